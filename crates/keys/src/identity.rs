@@ -9,7 +9,7 @@ use plait_handshake::{Identity, IdentityError};
 use crate::secret::{ReadSecretError, read_secret};
 use crate::whole::create_file;
 
-/// Why there is no private key from a file.
+/// The reason for which a file gives no private key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityFileError {
@@ -27,7 +27,7 @@ pub enum IdentityFileError {
     /// The system gives no randomness to make one.
     #[error("the system gives no random bytes: {0}")]
     Random(io::Error),
-    /// There is something else in it.
+    /// The file has other content.
     #[error("in {}: {source}", file.display())]
     Key {
         /// Its name.
@@ -46,8 +46,8 @@ pub fn read_identity(file: &Path) -> Result<Identity, IdentityFileError> {
     Identity::from_pem(&pem).map_err(|source| IdentityFileError::Key { file: file.to_owned(), source })
 }
 
-/// As [`read_identity`]; where there is no such file, a new key is made with `random` (which must be fit for secrets) and written there,
-/// for its owner only. Also: whether this has happened. Of several that do so at the same time one makes the key of all.
+/// As [`read_identity`]. If there is no such file, generates a key with `random` (which must be fit for secrets) and writes it there, for
+/// its owner only. Also returns whether this has happened. If several programs do so at the same time, one generates the key for all.
 ///
 /// # Errors
 /// As [`IdentityFileError`] says.

@@ -1,4 +1,4 @@
-//! Servers that were met before.
+//! Known servers and their keys.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,12 @@ use time::OffsetDateTime;
 use crate::secret::{ReadListError, read_list};
 use crate::whole::{lock_list, replace_file};
 
-/// A file of servers and their keys, as ssh has one: a line is `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]`, and `#` starts a
-/// remark. `paths=N` says over how many disjoint paths of one connection the key was seen when it was met first; without it a person gave it.
-/// `names=BASIS` says what the addresses rested on then ([`NameBasis`]); lines of earlier versions are without it.
+/// A file of servers and their keys, like that of ssh. A line is `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]`, and `#` starts a
+/// remark. `paths=N` is the number of disjoint paths of one connection over which the key was seen at the first contact; without it, a user
+/// entered the key. `names=BASIS` is the basis of the addresses at that time ([`NameBasis`]); lines of earlier versions lack it.
 ///
-/// A key that is in it stays until it is taken out by name ([`KnownPeers::forget`]): a connection that shows another one is refused,
-/// also if it began before the first was known. Each change is decided under a lock on what the file has then, so any number of
+/// A key in the file stays until it is removed by name ([`KnownPeers::forget`]). A connection that shows another key is refused, even if it
+/// began before the first key was known. Each change is made under a lock, by the present content of the file, so that any number of
 /// programs may share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownPeers {
@@ -30,11 +30,11 @@ pub struct KnownPeer {
     pub authority: String,
     /// Its key.
     pub fingerprint: Fingerprint,
-    /// When it was met first, as text for people; it may be empty.
+    /// When it was first contacted, as text for display; it may be empty.
     pub first_seen: String,
-    /// Over how many disjoint paths it has shown its key then; `None` if the key was given by hand.
+    /// Number of disjoint paths over which it has shown its key then; `None` if the key was entered by hand.
     pub paths: Option<u8>,
-    /// What the addresses that showed it rested on; `None` if the key was given by hand, or by an earlier version.
+    /// The basis of the addresses that showed it; `None` if the key was entered by hand, or by an earlier version.
     pub names: Option<NameBasis>,
     /// Line in the file, from 1.
     pub line: usize,
@@ -55,15 +55,15 @@ impl KnownPeer {
     }
 }
 
-/// What the addresses of a server rested on when its key was seen first.
+/// The basis of a server's addresses when its key was first seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NameBasis {
-    /// No network was asked: they were given, or the file of hosts of the machine has them.
+    /// No network was asked: they were given, or come from the machine's hosts file.
     Given,
-    /// Several paths named the same addresses, each asked for itself.
+    /// Several paths returned the same addresses, each asked separately.
     Agreed,
-    /// One answer of DNS: the attacker on its path may have named its own host.
+    /// One answer of DNS: an attacker on its path may have returned its own host.
     OnePath,
 }
 
@@ -85,18 +85,18 @@ impl NameBasis {
     }
 }
 
-/// How a key was seen that a server has shown.
+/// A key that a server has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown {
     /// The key.
     pub key: Fingerprint,
-    /// Over so many disjoint paths of one connection.
+    /// The number of disjoint paths of one connection.
     pub paths: u8,
-    /// What the addresses rest on.
+    /// The basis of the addresses.
     pub names: NameBasis,
 }
 
-/// What has become of a key that a server has shown.
+/// The result for a key that a server has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pinned {
     /// It is the first of this server.
@@ -105,7 +105,7 @@ pub enum Pinned {
     Before,
 }
 
-/// Why known servers cannot be read or changed.
+/// The reason for which the known servers cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KnownPeersError {
@@ -120,7 +120,7 @@ pub enum KnownPeersError {
         /// Why.
         source: io::Error,
     },
-    /// A line of it makes no sense; then none counts, as it is unknown what it should have said.
+    /// A line is malformed. Then no line counts, because its meaning is unknown.
     #[error("{}:{line}: a line is HOST:PORT SHA256:FINGERPRINT DATE", file.display())]
     Line {
         /// Its name.
@@ -128,7 +128,7 @@ pub enum KnownPeersError {
         /// From 1.
         line: usize,
     },
-    /// What should be remembered is no `HOST:PORT`.
+    /// The name is not `HOST:PORT`.
     #[error("{0:?} is not the name of a server")]
     Name(String),
     /// The server is known with another key.
@@ -143,9 +143,9 @@ pub enum KnownPeersError {
         file = file.display(),
     )]
     AnotherKey {
-        /// The file that says so.
+        /// The file with the entry.
         file: PathBuf,
-        /// What it says.
+        /// The entry.
         known: Box<KnownPeer>,
         /// The key that was shown.
         shown: Fingerprint,
@@ -153,7 +153,7 @@ pub enum KnownPeersError {
 }
 
 impl KnownPeers {
-    /// Those in `file`, which is made with the first of them.
+    /// Returns the known servers of `file`, which is created with the first of them.
     #[must_use]
     pub fn in_file(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into() }
@@ -189,8 +189,8 @@ impl KnownPeers {
         self.pin_with(authority, key, "")
     }
 
-    /// The server at `authority` has shown a key, and is known by it from now on if it is not known by now: of connections that meet it at
-    /// the same time the first decides.
+    /// Stores the key that the server at `authority` has shown, unless it has a key already. Of connections to it at the same time the
+    /// first decides.
     ///
     /// # Errors
     /// [`KnownPeersError::AnotherKey`], whatever was known when the connection began; or the file cannot be read or written.
@@ -225,7 +225,7 @@ impl KnownPeers {
         }
     }
 
-    /// Forgets a server, so that the next key it shows is its first; whether it was known.
+    /// Removes a server, so that the next key it shows is stored. Returns whether it was known.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -393,7 +393,7 @@ mod tests {
         assert!(known.pin("other:7443", SECOND).is_err());
     }
 
-    /// What each connection knew when it began is nothing; what counts is the order in which they come to their end.
+    /// The state at the start of each connection does not count; the order in which they end does.
     #[test]
     fn of_a_hundred_that_meet_servers_at_the_same_time_none_is_lost_and_none_is_replaced() {
         let (_scratch, known) = empty();

@@ -11,7 +11,7 @@ use crate::system::{exposed, foreign};
 /// Longer than any key or list of passwords; a path such as `/dev/zero` gives an error in place of all memory.
 const MAX_SECRET_LEN: usize = 64 * 1024;
 
-/// Which other user may have written a file, or can put another in its place.
+/// Another user that may have written a file, or can replace it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignFile {
@@ -44,7 +44,7 @@ pub enum ForeignFile {
     },
 }
 
-/// Why a secret cannot be read from a file.
+/// The reason for which a secret cannot be read from a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadSecretError {
@@ -75,9 +75,9 @@ pub enum ReadSecretError {
     },
 }
 
-/// Reads a file that must be secret: root or the reading user owns it and its directory, neither its group nor others have any permission
-/// for the file, and they cannot write to the directory, or it is sticky. What is judged is the file that is read, not whatever has its
-/// name a moment earlier. The bytes are wiped when they are dropped.
+/// Reads a file that must be secret: root or the reading user owns it and its directory, its group and others have no permission for the
+/// file, and they cannot write to the directory, or it is sticky. The open file is checked, not the file that had its name a moment
+/// earlier. The bytes are wiped when they are dropped.
 ///
 /// # Errors
 /// As [`ReadSecretError`] says.
@@ -124,8 +124,8 @@ pub enum ReadListError {
     Foreign(ForeignFile),
 }
 
-/// Reads a file that says which peers are trusted: root or the reading user owns it and its directory, and neither its group nor others
-/// can write to the file, or to the directory if it is not sticky. `None`: there is no such file.
+/// Reads a list of trusted peers: root or the reading user owns it and its directory, and neither its group nor others can write to the
+/// file, or to the directory if it is not sticky. `None`: there is no such file.
 ///
 /// # Errors
 /// As [`ReadListError`] says.

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that are replaced as a whole.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,8 +9,8 @@ use tempfile::NamedTempFile;
 
 use crate::system::{make_directory, new_file, number, open_lock, sync_directory};
 
-/// Writes `bytes` to `file` in place of what is there, with these permission bits where there are such. Where `file` is a symbolic link, what it leads to is
-/// replaced. Its directory is made, for its owner only, if there is none.
+/// Writes `bytes` to `file` in place of its content, with these permission bits if the system has them. If `file` is a symbolic link, its
+/// target is replaced. Its directory is created, for its owner only, if there is none.
 ///
 /// # Errors
 /// The file cannot be written; then it is as it was.
@@ -30,7 +30,7 @@ pub fn create_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_directory(&directory)
 }
 
-/// What changes with the content of a file: when it was written, its length, and which file it is.
+/// Values that change with the content of a file: when it was written, its length, and its identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     written: SystemTime,
@@ -63,7 +63,7 @@ pub fn lock_list(file: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Where a file really is, and its directory, which exists from now on.
+/// Returns the real place of a file, and its directory, which is created if needed.
 pub(crate) fn place_of(file: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let file = match fs::canonicalize(file) {
         Ok(target) => target,

@@ -21,7 +21,7 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// What becomes of a packet.
+/// The decision on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// It never arrives.
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// What the link is asked to be.
+    /// Returns the configuration.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
@@ -107,8 +107,8 @@ impl Link {
         self.bottleneck.map_or(0, |bottleneck| bottleneck.waiting(now))
     }
 
-    /// Makes it another link from `now` on. What is on its way keeps its decision, what waits keeps its
-    /// place: a packet offered later does not arrive before it.
+    /// Changes the configuration from `now` on. Packets in flight keep their decisions, and waiting ones their places: a packet offered
+    /// later does not arrive before them.
     pub fn set_config(&mut self, now: Instant, config: LinkConfig) {
         self.bottleneck = match (self.bottleneck, config.rate) {
             (Some(bottleneck), Some(rate)) => Some(bottleneck.changed(now, rate, config.burst)),
@@ -118,7 +118,7 @@ impl Link {
         self.config = config;
     }
 
-    /// What becomes of a packet of `len` bytes that is offered at `now`, which does not run backwards.
+    /// Decides on a packet of `len` bytes that is offered at `now`, which never goes back.
     pub fn offer(&mut self, now: Instant, len: u32) -> Decision {
         self.offer_train(now, len, len)
     }

@@ -1,5 +1,5 @@
-//! Acknowledgments that are owed to single segments and have not left when the next segment arrives: each segment out of
-//! order, filling a gap, or repeated is acknowledged by itself (RFC 5681, section 4.2), however many arrive at once.
+//! Acknowledgments owed to single segments that have not left when the next segment arrives. Each segment that is out of order, fills a gap
+//! or is repeated gets its own acknowledgment (RFC 5681, section 4.2), however many arrive at once.
 
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
@@ -41,7 +41,7 @@ impl EarlierAcks {
         self.waiting.pop_back()
     }
 
-    /// The next to be sent. One that the stream has overtaken says nothing any more, but for what arrived twice.
+    /// Returns the next one to send. An acknowledgment below the present one says nothing new, except for a duplicate report.
     pub(crate) fn pop(&mut self, next: u64) -> Option<EarlierAck> {
         loop {
             let mut ack = self.waiting.pop_front()?;

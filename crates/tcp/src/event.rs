@@ -1,11 +1,11 @@
-//! What a connection reports.
+//! Events of a connection.
 
 use plait_base::Instant;
 
-/// What became of an arriving segment.
+/// The result for an arriving segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// Not acceptable: nothing in it counts, its options neither.
+    /// Not acceptable: neither its content nor its options count.
     Dropped(DropReason),
     /// Acceptable (a duplicate may be): its options count.
     Accepted {
@@ -16,7 +16,7 @@ pub enum Arrival {
     },
 }
 
-/// Why a segment was not acceptable.
+/// The reason for which a segment was not acceptable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropReason {
     /// Outside the receive window (RFC 9293, section 3.10.7.4, first step); answered by an ACK.
@@ -61,7 +61,7 @@ pub enum Event {
     Closed(Closed),
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
     /// Both sides have finished, and everything was acknowledged.
@@ -78,7 +78,7 @@ pub enum Closed {
     Aborted,
 }
 
-/// When the connection wants to be woken, and by which timer.
+/// The next deadline of the connection, with its timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadline {
     /// When it expires; may lie in the past.

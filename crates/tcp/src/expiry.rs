@@ -1,4 +1,4 @@
-//! What happens when time passes.
+//! Expiry of timers.
 
 use plait_base::{Duration, Instant};
 
@@ -94,7 +94,7 @@ impl Connection {
             return;
         }
         let in_flight = self.pipe();
-        // A shut window says nothing about congestion.
+        // A closed window does not indicate congestion.
         if self.send.timeouts == 0 && self.send.window.size() > 0 {
             self.send.congestion.on_timeout(now, clamp(in_flight));
             self.follow_pace(now);
@@ -115,7 +115,7 @@ impl Connection {
         self.send.path.forget_probe(now);
         self.shrink_black_hole(now);
         if self.send.flight.first().is_some_and(|first| first.fate == Fate::Delivered) {
-            // The peer had it and does not acknowledge it: it has thrown it away.
+            // The peer had it and does not acknowledge it: it has dropped it.
             self.send.flight.renege();
         }
         let una = self.send.una;
@@ -164,9 +164,8 @@ impl Connection {
         }
     }
 
-    /// The peer's window stays shut, or too small: probe it, or use what there is (RFC 9293,
-    /// section 3.8.6.1 and 3.8.6.2.1). The probe carries no byte of data, as those of other hosts today: it
-    /// is answered all the same, and no record is cut at an odd place for it.
+    /// The peer's window stays closed, or too small: probe it, or use what there is (RFC 9293, section 3.8.6.1 and 3.8.6.2.1). The probe
+    /// carries no data, like those of other hosts today. The peer answers it all the same, and no record is cut at an odd place.
     fn persist_expired(&mut self, now: Instant) {
         if !self.send.flight.is_empty() {
             return;
@@ -191,7 +190,7 @@ impl Connection {
         doubled.min(MAX_PERSIST)
     }
 
-    /// Starts watching for silence, if that is wanted.
+    /// Starts the keep-alive timer, if it is configured.
     pub(crate) fn watch_silence(&mut self, now: Instant) {
         if let Some(keep_alive) = self.config.keep_alive {
             self.timers.set(Timer::KeepAlive, now + keep_alive.idle);
@@ -220,7 +219,7 @@ impl Connection {
         self.timers.set(Timer::KeepAlive, now + keep_alive.interval);
     }
 
-    /// Starts the user timeout with the first thing that is outstanding; `anew` when there was progress.
+    /// Starts the user timeout with the first outstanding byte; `anew` after progress.
     pub(crate) fn watch_user_timeout(&mut self, now: Instant, anew: bool) {
         let Some(limit) = self.config.user_timeout else { return };
         if anew {
@@ -245,7 +244,7 @@ impl Connection {
             self.restart_rto(now);
         }
         if self.window_room() > 0 && self.timers.is_set(Timer::Persist) && !self.send.overriding {
-            // The window has opened; whether far enough is looked at when data is cut.
+            // The window has opened. Whether it suffices is checked when data is cut.
             self.timers.stop(Timer::Persist);
             self.send.persist_backoff = 0;
         }
@@ -286,7 +285,7 @@ impl Connection {
         self.timers.set(Timer::Retransmit, at + rto);
     }
 
-    /// The retransmission timer counts from now on.
+    /// Restarts the retransmission timer now.
     pub(crate) fn restart_rto(&mut self, now: Instant) {
         self.send.rto_from = now;
         self.timers.set(Timer::Retransmit, now + self.send.rtt.rto());

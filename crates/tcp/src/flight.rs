@@ -1,33 +1,32 @@
-//! What was sent and is not acknowledged yet: the scoreboard of RFC 6675, in ranges.
+//! Bytes sent and not acknowledged yet: the scoreboard of RFC 6675, in ranges.
 //!
-//! One [`Sent`] stands for a whole super-segment as long as all of it has the same fate; it is split where an
-//! acknowledgment or a loss goes through it, and neighbours that no longer differ are joined. Ranges are found by
-//! binary search.
+//! One [`Sent`] stands for a whole super-segment as long as all of it has the same fate. It is split where an acknowledgment or a loss ends
+//! inside it, and neighbours that no longer differ are joined. Ranges are found by binary search.
 //!
-//! A peer chooses its SACK blocks as it likes, so the memory and the work they cause are bounded: a block counts only for
-//! the wire segments that lie wholly inside it (an honest receiver drops or keeps a segment as a whole), no more than
-//! [`MAX_RANGES`] ranges come of splitting, and one block costs one pass over what it covers.
+//! A peer chooses its SACK blocks freely, so the memory and the work that they cause are bounded. A block counts only for the wire segments
+//! wholly inside it (an honest receiver drops or keeps a segment as a whole). Splitting creates at most [`MAX_RANGES`] ranges, and one
+//! block costs one pass over the ranges that it covers.
 //!
-//! Beside the ranges runs a log of transmissions in order of time. RACK reads only its front: what was
-//! sent later cannot be overdue earlier.
+//! In addition to the ranges there is a log of transmissions in order of time. RACK reads only its front: later transmissions cannot be
+//! overdue earlier.
 
 use alloc::collections::VecDeque;
 use plait_base::Instant;
 
 use crate::delivery_rate::Departure;
 
-/// Ranges beyond which a SACK block splits no more: it then counts only for ranges that lie wholly inside it. A path
-/// of 1 Gbit/s and 200 ms holds 17,000 segments, with hundreds of gaps where a hundredth of them is lost.
+/// Number of ranges beyond which a SACK block splits no more: it then counts only for ranges wholly inside it. A path of 1 Gbit/s and 200
+/// ms holds 17,000 segments, with hundreds of gaps if one in a hundred is lost.
 const MAX_RANGES: usize = 8192;
-/// Transmissions per range beyond which the log is made anew.
+/// Transmissions per range beyond which the log is rebuilt.
 const LOG_PER_RANGE: usize = 2;
 /// Transmissions that the log may always hold.
 const SHORT_LOG: usize = 64;
 
-/// What became of a range.
+/// The fate of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// On its way.
+    /// In flight.
     InFlight,
     /// The peer has it (SACK).
     Delivered,
@@ -42,8 +41,8 @@ pub(crate) struct Sent {
     pub(crate) end: u64,
     /// Time of its last transmission.
     pub(crate) at: Instant,
-    /// What was known of the path at that time. Of runs that left at the same time and were joined, that of the first
-    /// with what was in flight with the last.
+    /// The state of the path at that time. For joined runs that left at the same time: the state of the first, with the bytes in flight of
+    /// the last.
     pub(crate) departure: Departure,
     /// Payload of the wire segments it was cut into.
     pub(crate) size: u16,
@@ -99,7 +98,7 @@ impl Sent {
         Self { start: offset, skip: ((offset - self.origin()) % self.step()) as u16, ..*self }
     }
 
-    /// Whether `next`, which begins where this ends, can be told in one range with it.
+    /// Whether `next`, which begins at the end of this one, can be joined with it.
     fn joins(&self, next: &Self) -> bool {
         let continues = (next.start - self.origin()) % self.step() == u64::from(next.skip);
         let alike = continues && self.at == next.at && self.size == next.size && self.again == next.again;
@@ -118,17 +117,17 @@ struct Transmission {
     at: Instant,
 }
 
-/// Which transmissions are overdue.
+/// The criteria for overdue transmissions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdue {
-    /// Sent before this moment, or at it and below `end`: something sent later has arrived.
+    /// Sent before this moment, or at it and below `end`: a later transmission has arrived.
     pub(crate) newest: Instant,
     pub(crate) end: u64,
-    /// Sent at or before this moment: it had the time to arrive.
+    /// Sent at or before this moment: it had enough time to arrive.
     pub(crate) sent_by: Instant,
 }
 
-/// All that is outstanding.
+/// All outstanding ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     ranges: VecDeque<Sent>,
@@ -150,7 +149,7 @@ impl Flight {
         self.ranges.is_empty()
     }
 
-    /// Bytes on their way.
+    /// Returns the number of bytes in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -173,7 +172,7 @@ impl Flight {
         self.ranges.back()
     }
 
-    /// New data left, behind all that was sent before.
+    /// Adds new data that has left, after all earlier data.
     pub(crate) fn push(&mut self, start: u64, end: u64, at: Instant, size: u16, departure: Departure) {
         debug_assert!(self.ranges.back().is_none_or(|last| last.end == start), "sent in order");
         self.in_flight += end - start;
@@ -198,7 +197,7 @@ impl Flight {
         }
     }
 
-    /// Makes the log anew from what is in flight: nothing else in it is of use.
+    /// Rebuilds the log from the ranges in flight: it needs nothing else.
     fn renew_log(&mut self) {
         self.log.clear();
         let in_flight = self.ranges.iter().filter(|sent| sent.fate == Fate::InFlight);
@@ -206,7 +205,7 @@ impl Flight {
         self.log.make_contiguous().sort_by_key(|sent| (sent.at, sent.start));
     }
 
-    /// Takes everything below `una` away and reports each part that was not known to be delivered.
+    /// Removes everything below `una` and reports each part that was not known to be delivered.
     pub(crate) fn acknowledge(&mut self, una: u64, mut on_delivery: impl FnMut(&Sent)) {
         while let Some(first) = self.ranges.front_mut() {
             if first.start >= una {
@@ -252,8 +251,8 @@ impl Flight {
         self.change(start, end, Fate::Delivered, inward, on_delivery);
     }
 
-    /// Gives `fate` to the part of each range between `start` and `end` that `which` names, unless it is delivered, and
-    /// reports it. One pass, whatever the number of ranges.
+    /// Gives `fate` to the part of each range between `start` and `end` that `which` selects, unless it is delivered, and reports it. It
+    /// makes one pass for any number of ranges.
     fn change(
         &mut self,
         start: u64,
@@ -282,7 +281,7 @@ impl Flight {
         self.join(first.saturating_sub(1), index + 1);
     }
 
-    /// Bytes of this fate.
+    /// Returns the byte count of this fate.
     fn book(&mut self, fate: Fate) -> &mut u64 {
         match fate {
             Fate::InFlight => &mut self.in_flight,
@@ -310,8 +309,8 @@ impl Flight {
         }
     }
 
-    /// Marks what is [`Overdue`] lost and reports it. Walks the transmissions in order of time and stops at
-    /// the first that is still in time.
+    /// Marks [`Overdue`] ranges as lost and reports them. It reads the transmissions in order of time and stops at the first that is still
+    /// in time.
     pub(crate) fn mark_overdue(&mut self, overdue: Overdue, mut on_loss: impl FnMut(&Sent)) {
         while let Some(&front) = self.log.front() {
             let tied = front.at == overdue.newest;
@@ -334,7 +333,7 @@ impl Flight {
         }
     }
 
-    /// Whether something that [`Overdue`] would find, if it waited longer, is still on its way.
+    /// Whether a transmission that [`Overdue`] would select after a longer wait is still in flight.
     pub(crate) fn awaits(&self, newest: Instant, end: u64) -> bool {
         self.log.front().is_some_and(|front| front.at < newest || (front.at == newest && front.start < end))
     }
@@ -363,8 +362,8 @@ impl Flight {
         self.lost_from = lowest;
     }
 
-    /// The peer has dropped what it had reported (RFC 2018, section 8): nothing above the cumulative
-    /// acknowledgment counts as delivered.
+    /// Handles a peer that has dropped data which it had reported (RFC 2018, section 8): nothing above the cumulative acknowledgment counts
+    /// as delivered.
     pub(crate) fn renege(&mut self) {
         for sent in &mut self.ranges {
             if sent.fate == Fate::Delivered {
@@ -377,7 +376,7 @@ impl Flight {
         self.join(0, self.ranges.len());
     }
 
-    /// The losses were a mistake: what was not sent again is on its way still.
+    /// Reverts mistaken losses: ranges that were not sent again are still in flight.
     pub(crate) fn unlose(&mut self) {
         for sent in &mut self.ranges {
             if sent.fate == Fate::Lost {
@@ -407,7 +406,7 @@ impl Flight {
         self.ranges.get(self.index_of(offset))
     }
 
-    /// `start..end`, which lies in one range, was sent again.
+    /// Notes that `start..end`, which lies in one range, was sent again.
     pub(crate) fn retransmit(&mut self, start: u64, end: u64, at: Instant, size: u16, departure: Departure) {
         let index = self.index_of(start);
         let Some(&sent) = self.ranges.get(index) else { return };

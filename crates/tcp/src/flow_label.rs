@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// A label has 20 bits.
 const MASK: u32 = 0x000f_ffff;
 
-/// The label now, and what is needed to draw the next.
+/// The present label, and the input for the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowLabel {
     version: IpVersion,
@@ -19,7 +19,7 @@ pub(crate) struct FlowLabel {
     draws: u32,
     label: u32,
     drawn_at: Instant,
-    /// Where the last segment lay that repeated what had been acknowledged.
+    /// The offset of the last segment that repeated acknowledged data.
     repeated: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ impl FlowLabel {
         self.label
     }
 
-    /// Nothing comes back: the way may be dead on which this label is sent.
+    /// Draws a new label, because nothing comes back: the route of this label may be dead.
     pub(crate) fn draw(&mut self, now: Instant) {
         self.drawn_at = now;
         match self.version {

@@ -1,12 +1,11 @@
-//! Forward RTO-Recovery (RFC 5682): whether a timeout came too early, judged by what arrives next. It needs no timestamps
-//! and no SACK.
+//! Forward RTO-Recovery (RFC 5682): detects a premature timeout by the segments that arrive next. It needs neither timestamps nor SACK.
 //!
-//! After the timeout only the first segment is sent again. If its acknowledgment leaves others open, new data leaves before
-//! anything else is repeated. Then either something arrives that was sent before the timeout and never again, so that the
-//! path was only slow; or the new data draws duplicates, and what lies before it was lost.
+//! After the timeout only the first segment is sent again. If its acknowledgment leaves others open, new data leaves before anything else
+//! is repeated. Then there are two cases. Either a segment arrives that was sent before the timeout and never again: the path was only
+//! slow. Or the new data causes duplicates: the data before it was lost.
 //!
-//! The rule is that of section 3.1 (with SACK): it asks for the delivery of something that was sent once. Without SACK that
-//! is any acknowledgment that moves on, which is the rule of section 2.1.
+//! The rule is that of section 3.1 (with SACK): it requires the delivery of a segment that was sent once. Without SACK this is any
+//! acknowledgment that advances, which is the rule of section 2.1.
 
 /// New segments that leave before anything else is sent again (section 2.1, step 2b).
 const NEW_SEGMENTS: u64 = 2;
@@ -14,16 +13,16 @@ const NEW_SEGMENTS: u64 = 2;
 /// Doubt about the last timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Doubt {
-    /// None: there was no timeout, or what it says is settled.
+    /// None: there was no timeout, or its cause is known.
     #[default]
     Settled,
-    /// The first segment was sent again; nothing has come since (step 1).
+    /// The first segment was sent again, and no acknowledgment has come since (step 1).
     Repeated,
-    /// It was acknowledged, and others were not (step 2b). So many bytes of new data may leave.
+    /// It was acknowledged, and others were not (step 2b). This many bytes of new data may leave.
     Forward { left: u64, has_sent: bool },
 }
 
-/// What an acknowledgment says.
+/// The content of an acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckAfterTimeout {
     /// The cumulative acknowledgment has moved on.
@@ -54,7 +53,7 @@ impl Doubt {
         was_early
     }
 
-    /// Bytes of new data that leave before anything else is sent again; `None` where nothing is held back for them.
+    /// Returns how many bytes of new data leave before anything else is sent again; `None` if nothing waits for them.
     pub(crate) fn room(&self) -> Option<u64> {
         match *self {
             Self::Settled | Self::Repeated => None,
@@ -70,7 +69,7 @@ impl Doubt {
         }
     }
 
-    /// There is no (more) new data, or no room for it.
+    /// Notes that there is no (more) new data, or no room for it.
     pub(crate) fn on_nothing_new(&mut self) {
         if let Self::Forward { left, has_sent } = self {
             if *has_sent { *left = 0 } else { *self = Self::Settled }

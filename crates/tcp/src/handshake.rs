@@ -1,4 +1,4 @@
-//! Opening: SYN-SENT, SYN-RECEIVED and what is agreed on there (RFC 9293, sections 3.5 and 3.10.7.3).
+//! Opening: SYN-SENT, SYN-RECEIVED and the negotiation of options (RFC 9293, sections 3.5 and 3.10.7.3).
 
 use plait_base::{Duration, Instant};
 use plait_wire::{Flags, IpVersion, Segment};
@@ -11,17 +11,17 @@ use crate::log;
 use crate::send_window::SendWindow;
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
 
-/// Segment size of a peer that names none (RFC 9293, section 3.7.1).
+/// Assumed segment size of a peer that sends none (RFC 9293, section 3.7.1).
 const DEFAULT_MSS_V4: u16 = 536;
 const DEFAULT_MSS_V6: u16 = 1220;
-/// Smallest segment size that is honoured (RFC 9293, section 3.7.1, MUST-16). Options take up to 40 bytes of it, of which a mapping and
-/// timestamps take 38: eight bytes of payload are left. With less, most of what is sent would be headers, and with 40 nothing but these: a peer
-/// that names a smaller size gets segments of this one, as from Linux (`net.ipv4.tcp_min_snd_mss`).
+/// Smallest segment size accepted (RFC 9293, section 3.7.1, MUST-16). Options take up to 40 bytes of it, and a mapping with timestamps
+/// takes 38: eight bytes of payload are left. With a smaller size most of the bytes would be headers, and with 40 all of them. A peer that
+/// sends a smaller size gets segments of this one, as from Linux (`net.ipv4.tcp_min_snd_mss`).
 const MIN_PEER_MSS: u16 = 48;
 /// Time between answers to repetitions of a SYN: as Linux has it (`tcp_invalid_ratelimit`). An honest peer waits longer.
 const REPEATED_SYN_INTERVAL: Duration = Duration::from_millis(500);
-/// Repetitions of a SYN/ACK that stays unanswered: as Linux has it (`tcp_synack_retries`). The address of the peer may be
-/// another host's, which has not asked for them.
+/// Repetitions of an unanswered SYN/ACK, as in Linux (`tcp_synack_retries`). The peer's address may be forged and belong to a host that did
+/// not ask for them.
 pub(crate) const SYN_ACK_RETRIES: u8 = 5;
 /// How exact a time is that a timestamp was made from.
 const STAMP_TICK: Duration = Duration::from_millis(1);
@@ -45,7 +45,7 @@ pub(crate) struct Opening {
     pub(crate) theirs: Option<PeerSyn>,
 }
 
-/// What the SYN or SYN/ACK of the peer had of the options of TCP itself, as it arrived: middleboxes strip and change them.
+/// TCP's own options in the SYN or SYN/ACK of the peer, as it arrived: middleboxes remove and change them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerSyn {
     /// The segment size that it names (RFC 9293, section 3.7.1).
@@ -59,13 +59,13 @@ pub struct PeerSyn {
 }
 
 impl Connection {
-    /// Whether our SYN, or SYN/ACK, had to be sent again before the peer answered. `false` if it has answered the first one, only
-    /// later than it was waited for, as far as timestamps tell.
+    /// Whether our SYN, or SYN/ACK, had to be sent again before the peer answered. `false` if the peer has answered the first one late, as
+    /// far as timestamps show.
     pub fn has_lost_syn(&self) -> bool {
         self.opening.was_lost
     }
 
-    /// What the SYN or SYN/ACK of the peer had, once it has come.
+    /// Returns TCP's own options in the SYN or SYN/ACK of the peer, once it has arrived.
     pub fn peer_syn(&self) -> Option<PeerSyn> {
         self.opening.theirs
     }
@@ -108,7 +108,7 @@ impl Connection {
         Arrival::Accepted { offset: 1, window: u32::from(segment.window) }
     }
 
-    /// Takes what the peer's SYN says. Its payload, if any, is left for the peer to send again.
+    /// Takes the options of the peer's SYN. Its payload, if any, is ignored, and the peer sends it again.
     pub(crate) fn take_syn(&mut self, now: Instant, syn: &Segment) {
         let offered = SynOptions::parse(&syn.options);
         self.opening.theirs = Some(PeerSyn {
@@ -147,7 +147,7 @@ impl Connection {
         self.timestamps?.round_trip(now, echo?)
     }
 
-    /// Whether a round trip of `rtt` that ends now began with the first SYN: the answer was slow, and nothing was lost.
+    /// Whether a round trip of `rtt` that ends now began with the first SYN: then the answer was slow, and nothing was lost.
     fn answers_first(&self, now: Instant, rtt: Duration) -> bool {
         rtt + STAMP_TICK > now.saturating_since(self.opening.began_at)
     }
@@ -177,8 +177,8 @@ impl Connection {
         self.report(Event::Established);
     }
 
-    /// The peer's SYN has come again, so our SYN/ACK may be lost: sends it again, unless that was done a moment ago. Copies of a SYN
-    /// draw no more answers than from Linux.
+    /// Handles a repeated SYN of the peer: our SYN/ACK may be lost and is sent again, unless that was done a moment ago. Copies of a SYN
+    /// cause no more answers than from Linux.
     pub(crate) fn answer_repeated_syn(&mut self, now: Instant) {
         let opening = &mut self.opening;
         let is_recent = |at: Instant| now.saturating_since(at) < REPEATED_SYN_INTERVAL;

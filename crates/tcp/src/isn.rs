@@ -7,21 +7,21 @@ use zeroize::Zeroize;
 
 use crate::FourTuple;
 
-/// Where a connection starts counting.
+/// The initial numbers of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Isn {
     /// Initial sequence number.
     pub seq: SeqNum,
     /// Added to the millisecond clock to give TSval.
     pub timestamp_offset: u32,
-    /// What the flow labels of the connection follow from (RFC 6437), over IPv6.
+    /// The seed of the connection's flow labels (RFC 6437), over IPv6.
     pub label_seed: u128,
 }
 
 /// A secret and a clock that together give every four-tuple its own sequence space (RFC 6528, section 3).
 pub struct IsnGenerator {
     secret: [u8; 32],
-    /// For flow labels, which are short and shown on every packet: what they give away says nothing about sequence numbers.
+    /// The secret of flow labels. They are short and visible on every packet, and must reveal nothing about sequence numbers.
     label_secret: [u8; 32],
 }
 

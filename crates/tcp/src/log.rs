@@ -1,7 +1,7 @@
-//! Logs, where the feature `tracing` is on; else the macros are empty, and what they would have said is not even computed.
+//! Log macros. Without the feature `tracing` they are empty, and their arguments are not evaluated.
 //!
-//! `debug` tells of a decision off the usual path (a drop, a reset, a timeout, a recovery, another segment size), `trace` of
-//! each segment. Values are fields. Payload and options never are: there are keys among them.
+//! `debug` reports a decision off the usual path (a drop, a reset, a timeout, a recovery, another segment size). `trace` reports each
+//! segment. Values are fields. Payload and options are never logged, because options may contain keys.
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -9,7 +9,7 @@ mod on {
 
     pub(crate) use tracing::{debug, trace};
 
-    /// What is said until the guard is dropped is said of this connection.
+    /// Enters the log span of this connection until the guard is dropped.
     pub(crate) fn enter(tuple: &FourTuple) -> tracing::span::EnteredSpan {
         tracing::debug_span!("subflow", local = %tuple.local, remote = %tuple.remote).entered()
     }

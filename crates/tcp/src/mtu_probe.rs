@@ -1,5 +1,4 @@
-//! Segments that show what the path takes: larger ones with new data (RFC 4821, section 7; RFC 8899), and smaller ones
-//! where large ones vanish.
+//! Segments that probe the path MTU: larger ones with new data (RFC 4821, section 7; RFC 8899), and smaller ones if large ones are lost.
 
 use plait_base::Instant;
 use plait_wire::Segment;
@@ -8,7 +7,7 @@ use crate::compose::Grant;
 use crate::connection::{Connection, SegmentOptions};
 use crate::flight::Sent;
 
-/// What was lost, as far as congestion and path MTU are concerned.
+/// Losses, as far as they matter for congestion and path MTU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
     /// Wire segments that tell of congestion, perhaps.
@@ -35,8 +34,8 @@ impl Losses {
 }
 
 impl Connection {
-    /// A segment larger than what is known to pass, cut from a record that is long enough: it carries the record's options
-    /// like any other, and smaller segments can repeat it.
+    /// Returns a segment larger than the proven size, cut from a record that is long enough. It carries the record's options like any
+    /// other, and smaller segments can repeat it.
     pub(crate) fn mtu_probe(&mut self, now: Instant, options: &mut impl SegmentOptions) -> Option<Segment> {
         let calm = self.sack
             && self.may_send_data()
@@ -65,8 +64,8 @@ impl Connection {
         Some(self.send_new(now, start, grant, options))
     }
 
-    /// Payload of the segments that repeat what has vanished, where full ones are larger than what passes nearly
-    /// everywhere. They carry the same bytes, and go through where the path has become narrower.
+    /// Returns the payload of segments that repeat lost ones, if full segments are larger than the size that passes nearly everywhere. They
+    /// carry the same bytes, and pass if the path has become narrower.
     pub(crate) fn cautious_size(&self, options: usize) -> Option<u16> {
         let base = self.send.path.base_mss().filter(|&base| base < self.send.mss())?;
         Some(self.segment_payload(options) - (self.send.mss() - base))
@@ -88,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// After an acknowledgment that delivered segments, the largest of so many bytes: whether the path takes more, or less.
+    /// Judges the path after an acknowledgment with this largest delivery: it may take larger segments, or only smaller ones.
     pub(crate) fn judge_path(&mut self, now: Instant, largest: Option<(u64, Instant)>) {
         let before = self.send.mss();
         let is_small = largest.is_some_and(|(largest, _)| {
@@ -102,7 +101,7 @@ impl Connection {
         }
     }
 
-    /// Losses were found: those of probes, and those that a router has announced, say nothing about congestion.
+    /// Judges losses: those of probes, and those that a router has announced, do not indicate congestion.
     pub(crate) fn judge_losses(&mut self, now: Instant, losses: Losses) {
         if losses.probe {
             self.send.path.on_probe_lost(now, losses.segments == 0);

@@ -1,4 +1,4 @@
-//! What the network itself says about segments: ICMP errors, and silence about large ones.
+//! Signals of the network about segments: ICMP errors, and loss of large ones.
 
 use plait_base::Instant;
 use plait_wire::{IcmpError, IcmpReason};
@@ -14,7 +14,7 @@ use crate::{Closed, Event, State};
 pub(crate) const MOST_OPAQUE: u16 = 28;
 
 impl Connection {
-    /// Full segments that vanish again and again: the path may be narrower than it says (RFC 4821).
+    /// Handles full segments that are lost again and again: the path may be narrower than it reports (RFC 4821).
     pub(crate) fn shrink_black_hole(&mut self, now: Instant) {
         let Some(&first) = self.send.flight.first() else { return };
         let sent = first.len().min(u64::from(first.size));
@@ -33,7 +33,7 @@ impl Connection {
         }
     }
 
-    /// An ICMP error. It is believed only if it quotes something that is in flight (RFC 5927, section 4).
+    /// Handles an ICMP error. It is accepted only if it quotes a segment in flight (RFC 5927, section 4).
     pub(crate) fn icmp_arrives(&mut self, now: Instant, error: &IcmpError) {
         let opening = matches!(self.state, State::SynSent | State::SynReceived);
         let quoted = i64::from(error.seq.distance(self.send.seq(self.send.una)));
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// A router says that a segment, `quoted` bytes beyond what is acknowledged, is too large.
+    /// Handles a router's report that a segment, `quoted` bytes beyond the acknowledged ones, is too large.
     fn take_too_big(&mut self, now: Instant, mtu: u32, quoted: u64) {
         let before = self.send.mss();
         match self.send.path.on_too_big(now, mtu, self.send.una + quoted) {
@@ -61,7 +61,7 @@ impl Connection {
                 self.segment_size_changed(before);
                 self.restart_rto(now);
             }
-            // Whether it is lost shows when something smaller overtakes it.
+            // It is lost if something smaller overtakes it.
             Verdict::Doubted => {
                 let quiet = self.send.recovery.is_open() && !self.send.probe.is_outstanding();
                 self.send.probe.due |= self.sack && quiet && self.send.timeouts == 0;
@@ -69,8 +69,7 @@ impl Connection {
         }
     }
 
-    /// Segments are cut to another size from now on. Those that are too large are sent again, which says nothing about
-    /// congestion.
+    /// Applies a new segment size. Segments that are too large are sent again, which does not indicate congestion.
     pub(crate) fn segment_size_changed(&mut self, before: u16) {
         let mss = self.send.mss();
         if mss == before {

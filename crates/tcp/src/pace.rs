@@ -1,11 +1,10 @@
-//! Pacing: segments leave at a rate and not in bursts as long as a window, which queues on the path would have to hold.
+//! Pacing: segments leave at a rate and not in bursts of a whole window, which queues on the path would have to hold.
 //!
-//! What may leave at once, a quantum, is what the rate gives in a millisecond (as Linux sizes super-segments), two
-//! segments at least and one super-segment at most. Where a super-segment takes less than a millisecond several may leave
-//! early, up to a millisecond ahead of the rate, and the next wake-up is half a millisecond later: so no timer has to be
-//! finer than that, and a late one is made up for.
+//! The volume that may leave at once, a quantum, is what the rate gives in a millisecond (as Linux sizes super-segments): at least two
+//! segments and at most one super-segment. If a super-segment takes less than a millisecond, several may leave early, up to a millisecond
+//! ahead of the rate. The next wake-up is half a millisecond later, so that no timer has to be finer than that. A late one is made up for.
 //!
-//! The rate changes with acknowledgments; it is computed once for each and not for each segment.
+//! The rate changes with acknowledgments. It is computed once for each of them and not for each segment.
 
 use plait_base::{Duration, Instant};
 
@@ -37,14 +36,14 @@ struct Rate {
 }
 
 impl Pace {
-    /// The first `window` bytes, or those after an idle time, leave as they come: a window of that size is allowed to
-    /// (RFC 6928), and short answers are not held up.
+    /// Lets the first `window` bytes, or those after an idle time, leave without pacing: a window of that size is allowed to (RFC 6928),
+    /// and short answers are not delayed.
     pub(crate) fn restart(&mut self, window: u64) {
         self.unpaced = window;
     }
 
-    /// From now on so many bytes per second; `None` holds nothing back. `segment` and `longest` are the payload of a
-    /// segment and of the longest super-segment.
+    /// Sets the rate in bytes per second; `None` removes the limit. `segment` and `longest` are the payload of a segment and of the longest
+    /// super-segment.
     pub(crate) fn set_rate(
         &mut self,
         now: Instant,
@@ -57,14 +56,14 @@ impl Pace {
             let least = MIN_QUANTUM_SEGMENTS * segment;
             let quantum = (per_second / 1000).clamp(least, longest.max(least));
             let takes = duration(quantum, per_second);
-            // What left at a lower rate, be it by a round trip that was no more than an outage, holds nothing back.
+            // Bytes that left at a lower rate, perhaps because of an outage's round trip, delay nothing.
             self.next = self.next.min(now + takes.max(QUANTUM));
             let ahead = QUANTUM.saturating_sub(takes);
             Rate { bytes_per_second: per_second, quantum, ahead }
         });
     }
 
-    /// The same with a rate that is meant: what has left counts on, at the new rate where that is higher.
+    /// The same for a deliberate rate: the bytes that have left still count, at the new rate if that is higher.
     pub(crate) fn change_rate(&mut self, now: Instant, bytes_per_second: u64, segment: u64, longest: u64) {
         let waiting = self.next.saturating_since(now);
         let before = self.rate.map(|rate| rate.bytes_per_second);

@@ -1,42 +1,42 @@
-//! How large a packet the path takes: the search upwards (RFC 4821; RFC 8899, section 5) and the ways down, by routers
-//! (RFC 1191, 8201; believed as late as RFC 5927 asks) and by silence.
+//! Path MTU discovery: the search upwards (RFC 4821; RFC 8899, section 5) and the two ways down. One is by routers (RFC 1191, 8201;
+//! accepted as late as RFC 5927 requires), the other by losses.
 
 use plait_base::{Duration, Instant};
 use plait_wire::IpVersion;
 
-/// Smallest MTU believed for IPv4: below it an attacker would make us send nothing but headers.
+/// Smallest MTU accepted for IPv4: below it an attacker would make us send nothing but headers.
 const MIN_V4: u16 = 576;
 /// Smallest MTU of IPv6 (RFC 8200, section 5).
 const MIN_V6: u16 = 1280;
-/// What passes nearly everywhere (`BASE_PLPMTU` of RFC 8899, section 5.1.2).
+/// The size that passes nearly everywhere (`BASE_PLPMTU` of RFC 8899, section 5.1.2).
 const BASE: u16 = 1200;
-/// Sizes of real links, for routers that do not say theirs (RFC 1191, section 7.1).
+/// Sizes of real links, for routers that do not send theirs (RFC 1191, section 7.1).
 const PLATEAUS: [u16; 7] = [17_914, 8166, 4352, 2002, 1492, 1280, 1006];
 /// Timeouts in a row of full segments after which the path is taken for a black hole (RFC 4821, section 7.6).
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
-/// Large segments lost, with none delivered between, after which the path is taken for one that only small ones pass.
+/// Large segments lost, with none delivered between, after which only small segments are sent.
 const BLACK_HOLE_LOSSES: u64 = 3;
-/// The search ends where it could win no more than this, in bytes.
+/// The search ends if it could gain no more than this, in bytes.
 const STEP: u16 = 16;
 /// From a probe that was lost to the next: each costs the reader a round trip.
 const AFTER_LOSS: Duration = Duration::from_secs(1);
-/// How long a size that did not pass is taken not to pass (RFC 1191, section 6.3; RFC 8899, section 5.1.1).
+/// How long a refused size stays refused (RFC 1191, section 6.3; RFC 8899, section 5.1.1).
 const FORGET: Duration = Duration::from_secs(600);
 /// Bytes of a TCP header without options.
 const TCP_HEADER: u16 = 20;
 
-/// A segment that is larger than what is known to pass, on its way.
+/// A probe in flight: a segment larger than the proven size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Probe {
     /// Stream offsets, end excluded.
     pub(crate) start: u64,
     pub(crate) end: u64,
     mtu: u16,
-    /// What a router said of it.
+    /// The size that a router has reported for it.
     said: Option<u16>,
 }
 
-/// What a router says of a segment that has not been acknowledged since.
+/// A router's report about a segment that has not been acknowledged since.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     mtu: u16,
@@ -44,21 +44,21 @@ struct Claim {
     offset: u64,
 }
 
-/// What to do about the word of a router.
+/// The result for a router's report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Nothing.
     Ignored,
-    /// Segments are smaller from now on.
+    /// Accepted: segments are smaller from now on.
     Believed,
-    /// It counts if the segment turns out to be lost: to be found out soon.
+    /// Pending: it counts if the segment turns out to be lost, which must be found out soon.
     Doubted,
 }
 
-/// What is known about the path.
+/// The state of the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathMtu {
-    /// Packets are not larger, but for probes.
+    /// Largest packet size, except for probes.
     mtu: u16,
     /// What our link takes.
     link: u16,
@@ -68,9 +68,9 @@ pub(crate) struct PathMtu {
     refused: u16,
     /// When `refused` is forgotten.
     forget_at: Instant,
-    /// A router has named the size: nothing between it and what was refused is tried.
+    /// Whether a router has reported the size: no size between it and the refused one is tried.
     exact: bool,
-    /// What a router said of a probe that was lost: tried next.
+    /// A router's report about a lost probe: tried next.
     hint: Option<u16>,
     /// Largest packet that was delivered, at least.
     proven: u16,
@@ -233,15 +233,15 @@ impl PathMtu {
         }
     }
 
-    /// So many packets of such a size that left at `at` were lost. Where one as large that left no earlier has arrived, that was no
-    /// matter of their size: a queue that overflows loses many at once, and the next that arrives may be the small end of a block.
+    /// Notes the loss of this many packets of such a size that left at `at`. If an equally large packet that left no earlier has arrived,
+    /// their size was not the cause. A queue that overflows drops many at once, and the next arrival may be the small end of a block.
     pub(crate) fn on_loss(&mut self, at: Instant, packets: u64, bytes: u64) {
         if bytes > u64::from(self.base) && self.large_passed.is_none_or(|passed| passed < at) {
             self.large_lost += packets;
         }
     }
 
-    /// What was taken for lost was late.
+    /// Notes that packets counted as lost were late.
     pub(crate) fn on_mistake(&mut self) {
         self.large_lost = 0;
     }
@@ -255,8 +255,8 @@ impl PathMtu {
         PLATEAUS.into_iter().find(|&plateau| plateau < self.mtu).unwrap_or(self.floor).max(self.floor)
     }
 
-    /// A router says what it takes (0 where it does not say) of the segment at `offset`. At once it is believed only before
-    /// any packet so large has arrived; later only if that segment is lost (RFC 5927, section 7.2).
+    /// Handles a router's report of its size (0 if it sends none) for the segment at `offset`. It is accepted at once only before any
+    /// packet of that size has arrived; later only if that segment is lost (RFC 5927, section 7.2).
     pub(crate) fn on_too_big(&mut self, now: Instant, mtu: u32, offset: u64) -> Verdict {
         let Ok(mtu) = u16::try_from(mtu) else { return Verdict::Ignored };
         let mtu = if mtu == 0 { self.next_plateau() } else { mtu.max(self.floor) };
@@ -282,8 +282,8 @@ impl PathMtu {
         self.exact = true;
     }
 
-    /// Something below `end` was lost, to a timeout or while only small packets arrive. Returns whether a router had said
-    /// so, which is believed then.
+    /// Handles the loss of a segment below `end`, by a timeout or while only small packets arrive. Returns whether a router had reported
+    /// it, which is then accepted.
     pub(crate) fn on_lost_until(&mut self, now: Instant, end: u64, timeout: bool) -> bool {
         let Some(claim) = self.claim.filter(|claim| claim.offset < end && (timeout || self.small_pass))
         else {

@@ -10,7 +10,7 @@ const DUP_THRESHOLD: u64 = 3;
 /// Recoveries for which a widened reordering window lasts (RFC 8985, section 6.2, step 4).
 const PERSISTENCE: u8 = 16;
 
-/// What RACK knows.
+/// The state of RACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
     /// Time of transmission and end of the most recently sent range that was delivered.
@@ -27,18 +27,17 @@ pub(crate) struct Rack {
     round_end: u64,
 }
 
-/// What it says about the flight.
+/// Its verdict on the flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Detection {
     /// Nothing was delivered yet.
     NothingDelivered,
-    /// What is overdue, and when the rest of what was sent before will be.
+    /// Overdue ranges, and when the rest of the earlier transmissions will be.
     Judged { overdue: Overdue, next: Instant },
 }
 
 impl Rack {
-    /// Takes one delivery. `is_of_original` says that the peer answers an earlier transmission of a range that
-    /// was sent again (from the echoed timestamp).
+    /// Handles one delivery. `is_of_original`: by the echoed timestamp, the peer answers an earlier transmission of a repeated range.
     pub(crate) fn on_delivery(&mut self, now: Instant, sent: &Sent, rtt: &Rtt, is_of_original: bool) {
         if sent.end > self.highest {
             self.highest = sent.end;
@@ -56,8 +55,8 @@ impl Rack {
         }
     }
 
-    /// A D-SACK arrived: a retransmission was not needed, so more time is given, once per round trip
-    /// (RFC 8985, section 6.2, step 4).
+    /// Handles a D-SACK: a retransmission was not needed, so the reordering window grows, once per round trip (RFC 8985, section 6.2, step
+    /// 4).
     pub(crate) fn on_duplicate(&mut self, una: u64, next: u64) {
         if una >= self.round_end {
             self.round_end = next;
@@ -66,13 +65,13 @@ impl Rack {
         }
     }
 
-    /// A recovery turned out to be a mistake: what was taken for lost was late.
+    /// Handles a mistaken recovery: ranges counted as lost were late.
     pub(crate) fn on_mistake(&mut self) {
         self.reordering_seen = true;
     }
 
-    /// A timeout came too early: which of two transmissions was answered is not known, and if the later one is taken for it
-    /// all that left between them seems overdue.
+    /// Handles a premature timeout: it is unknown which of two transmissions was answered. If it were taken for the later one, all
+    /// transmissions between them would seem overdue.
     pub(crate) fn forget_newest(&mut self) {
         self.newest = None;
     }

@@ -11,7 +11,7 @@ use crate::Chunk;
 
 /// Memory that a piece costs beside its bytes, roughly.
 const PIECE_COST: u64 = 256;
-/// Shorter data is copied behind what waits to be read (coalescing), up to [`LARGEST_COALESCED`] bytes.
+/// Shorter data is copied to the end of the data that waits to be read (coalescing), up to [`LARGEST_COALESCED`] bytes.
 const SHORT: usize = 256;
 const LARGEST_COALESCED: usize = 4096;
 /// Gaps at one time; more would make each arrival expensive, and no path needs them.
@@ -36,7 +36,7 @@ impl Piece {
     }
 }
 
-/// What became of arriving data.
+/// The result for arriving data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Received {
     /// Bytes by which the stream in order grew.
@@ -223,9 +223,8 @@ impl ReceiveQueue {
         true
     }
 
-    /// Puts `data`, which is news, in front of the piece at `index`. What is short is copied to a neighbour that it adjoins, so
-    /// that the pieces do not become many. Returns the index of what
-    /// lies behind it, or holds it.
+    /// Inserts `data`, which is new, before the piece at `index`. Short data is copied to an adjacent neighbour, so that the number of
+    /// pieces stays small. Returns the index of the piece after it, or of the one that holds it.
     fn keep(&mut self, index: usize, start: u64, data: Bytes) -> usize {
         let end = start + data.len() as u64;
         let takes = |piece: &Piece| piece.data.len() < LARGEST_COALESCED && data.len() < SHORT;
@@ -246,7 +245,7 @@ impl ReceiveQueue {
         index + 1
     }
 
-    /// The piece that begins at the first gap is kept whatever the memory: it frees some.
+    /// The piece at the first gap is kept even without memory: it frees some.
     fn may_keep(&self, start: u64, len: usize) -> bool {
         start == self.next
             || (self.held + len as u64 + PIECE_COST <= self.limit && self.isolated.len() < MAX_GAPS)
@@ -289,7 +288,7 @@ impl ReceiveQueue {
         while self.pieces.front().is_some_and(|piece| piece.start == behind(self, &short)) {
             let Some(piece) = self.pieces.pop_front() else { break };
             self.held -= piece.data.len() as u64 + PIECE_COST;
-            // Put together before they are appended, lest each be copied as often as others follow it.
+            // Merged before they are appended, so that none is copied for each one that follows it.
             let is_short = piece.data.len() < SHORT;
             if is_short {
                 short.extend_from_slice(&piece.data);

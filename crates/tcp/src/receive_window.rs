@@ -1,8 +1,7 @@
 //! The window that we offer.
 //!
-//! The owner names a size; the right edge that follows from it moves with the data. The edge may move back
-//! when the owner shares one buffer between several connections, but what lies within the largest edge ever
-//! offered is taken: the peer may have sent it already.
+//! The owner sets a size, and the right edge moves with the data. The edge may move back if the owner shares one buffer between several
+//! connections. Data within the largest edge ever offered is accepted, because the peer may have sent it already.
 
 /// Largest shift (RFC 7323, section 2.3).
 const MAX_SCALE: u8 = 14;
@@ -52,7 +51,7 @@ impl ReceiveWindow {
         self.scale
     }
 
-    /// The peer knows no window scaling: no window is larger than what the field can say (RFC 7323, section 2.2).
+    /// Notes that the peer has no window scaling: no window is larger than the field can express (RFC 7323, section 2.2).
     pub(crate) fn forbid_scaling(&mut self) {
         self.scale = 0;
         self.scaling = false;
@@ -74,7 +73,7 @@ impl ReceiveWindow {
         self.furthest
     }
 
-    /// The smallest opening worth telling: silly windows make silly segments (RFC 9293, section 3.8.6.2.2).
+    /// Returns the smallest increase worth an update: silly windows cause silly segments (RFC 9293, section 3.8.6.2.2).
     fn worthwhile(&self, mss: u16) -> u64 {
         u64::from(u32::from(mss).min(self.largest / 2))
     }
@@ -113,9 +112,8 @@ impl ReceiveWindow {
         (field, next + (u64::from(field) << self.scale))
     }
 
-    /// Whether the window has opened so far that the peer should be told: by two segments, and beyond half of what it
-    /// could still send. What the field cannot say is no opening: an update that says nothing new would be answered by
-    /// one of the peer's, and that again.
+    /// Whether the window has opened so far that the peer needs an update: by two segments, and beyond half of what it could still send. An
+    /// increase that the field cannot express does not count. The peer would answer an update without news by one of its own, and so on.
     pub(crate) fn wants_update(&self, next: u64, mss: u16) -> bool {
         let left = self.offered.saturating_sub(next);
         let (_, edge) = self.expressible(next, mss);

@@ -11,12 +11,12 @@ use crate::receive_window::ReceiveWindow;
 /// The clock of timestamps has no finer steps.
 const CLOCK_STEP: Duration = Duration::from_millis(1);
 
-/// The round trip as the receiver of data sees it: from an acknowledgment to the first data that answers it, smoothed
-/// like a sender's (RFC 6298, section 2.3).
+/// The round trip as the receiver of data measures it: from an acknowledgment to the first data that answers it, smoothed like a sender's
+/// (RFC 6298, section 2.3).
 ///
-/// Data answers an acknowledgment at once only while the peer has more to send, which shows in data that comes without a
-/// pause as long as a round trip: a *run*. What the first data of a run answers may have lain with the peer for any
-/// time, so it can only show that the round trip is shorter than believed. What an earlier run has told is forgotten.
+/// Data answers an acknowledgment at once only while the peer has more to send. That shows in data without a pause as long as a round trip:
+/// a *run*. The first data of a run may have waited at the peer for any time, so it can only show that the round trip is shorter than
+/// assumed. The result of an earlier run is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     smoothed: Option<Duration>,
@@ -75,7 +75,7 @@ pub(crate) struct Receiver {
     pub(crate) last_ack: u64,
     /// What arrived twice, to be reported (RFC 2883).
     pub(crate) duplicate: Option<Block>,
-    /// What segments before the last one are still owed.
+    /// Acknowledgments still owed to segments before the last one.
     pub(crate) earlier_acks: EarlierAcks,
     pub(crate) last_arrival: Instant,
     pub(crate) keep_alives: u8,
@@ -102,7 +102,7 @@ impl Receiver {
         }
     }
 
-    /// What a segment that leaves now acknowledges.
+    /// Returns the offset that a segment leaving now acknowledges.
     pub(crate) fn to_acknowledge(&self) -> u64 {
         let next = self.next();
         match self.held {
@@ -111,7 +111,7 @@ impl Receiver {
         }
     }
 
-    /// Whether all that an acknowledgment could tell is held back.
+    /// Whether all that an acknowledgment could report is held back.
     pub(crate) fn says_nothing_new(&self) -> bool {
         self.held.is_some() && self.to_acknowledge() == self.last_ack && self.last_ack < self.next()
     }

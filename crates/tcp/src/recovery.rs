@@ -1,4 +1,4 @@
-//! Whether the connection repairs losses, how fast, and whether it was right to.
+//! State of loss recovery: its phase, its pace, and whether it was justified.
 
 use plait_base::Instant;
 
@@ -16,12 +16,12 @@ pub(crate) enum Phase {
     Timeout,
 }
 
-/// What speaks for or against the last reduction (RFC 3522, 4015, 3708).
+/// Evidence for or against the last reduction (RFC 3522, 4015, 3708).
 #[derive(Clone, Copy, Debug, Default)]
 struct Evidence {
     /// The first retransmission of the recovery.
     first: Option<Retransmission>,
-    /// Retransmitted bytes that no D-SACK has called unnecessary.
+    /// Retransmitted bytes that no D-SACK has reported as unnecessary.
     needed: u64,
     /// What was sent again lies between these offsets.
     from: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Retransmission {
     pub(crate) start: u64,
     /// First offset behind it.
     pub(crate) end: u64,
-    /// It had been sent again before: an answer may be to that and proves nothing.
+    /// Whether it had been sent again before: then an answer proves nothing.
     pub(crate) repeated: bool,
 }
 
@@ -77,8 +77,8 @@ impl Recovery {
         self.begin(una, next);
     }
 
-    /// The retransmission timer fired. A timeout in a recovery that began with one goes on with it. One that interrupts a
-    /// recovery is not doubted: something was sent again before it (RFC 5682, section 2.1, step 1).
+    /// Begins the recovery after the retransmission timer has expired. A timeout in a recovery that began with one continues it. A timeout
+    /// that interrupts a recovery is not doubted: a segment was sent again before it (RFC 5682, section 2.1, step 1).
     pub(crate) fn enter_timeout(&mut self, una: u64, next: u64) {
         let goes_on = self.is_timeout() && una < self.end;
         self.doubt = if self.is_open() { Doubt::Repeated } else { Doubt::Settled };
@@ -122,8 +122,8 @@ impl Recovery {
         }
     }
 
-    /// A D-SACK says that these bytes arrived twice. It counts for what was sent again since the recovery began: a probe
-    /// before it may have been in vain though the recovery is not.
+    /// Handles a D-SACK for these bytes. It counts for segments repeated since the recovery began: an earlier probe may have been
+    /// unnecessary although the recovery is not.
     pub(crate) fn on_duplicate(&mut self, left: u64, right: u64) {
         let Evidence { first: _, needed, from, to } = &mut self.evidence;
         if self.undo.is_some() && *from <= left && right <= *to {
@@ -131,7 +131,7 @@ impl Recovery {
         }
     }
 
-    /// What an acknowledgment says about the timeout that the recovery began with: whether it came too early (RFC 5682).
+    /// Whether an acknowledgment shows that the timeout at the start of the recovery was premature (RFC 5682).
     pub(crate) fn was_early(&mut self, ack: AckAfterTimeout) -> bool {
         self.doubt.on_ack(ack)
     }
@@ -172,8 +172,8 @@ impl Recovery {
         !self.is_open() && una >= self.end
     }
 
-    /// Whether the recovery was a mistake for all that is known at `una`: every retransmission arrived twice,
-    /// or nothing had to be sent again until the end.
+    /// Whether, by all that is known at `una`, the recovery was a mistake: every retransmission arrived twice, or nothing had to be sent
+    /// again.
     pub(crate) fn was_mistake(&self, una: u64) -> bool {
         let Some(start) = self.undo else { return false };
         if self.evidence.first.is_some() {

@@ -1,4 +1,4 @@
-//! How much may be in flight: congestion window, the peer's window, pacing.
+//! Limits of the bytes in flight: congestion window, the peer's window, pacing.
 
 use plait_base::Instant;
 
@@ -31,8 +31,8 @@ impl Connection {
         (self.send.una + u64::from(self.send.window.size())).saturating_sub(self.send.next)
     }
 
-    /// Whether so many bytes are a full segment, or the most that can be hoped for: half of the largest window that the peer
-    /// has ever offered.
+    /// Whether this many bytes are a full segment, or the best that can be expected: half of the largest window that the peer has ever
+    /// offered.
     pub(crate) fn is_worth_a_segment(&self, room: u64) -> bool {
         let full = u64::from(self.segment_payload(usize::from(MOST_OPAQUE)));
         let is_much = room >= u64::from(self.send.window.largest() / 2) || self.send.overriding;
@@ -50,7 +50,7 @@ impl Connection {
         if !self.config.pacing || self.send.congestion.leads_recovery() {
             return;
         }
-        // The last sample where it is shorter: the smoothed one remembers an outage for long.
+        // The last sample if it is shorter: the smoothed one remembers an outage for long.
         let round_trip = self.send.rtt.smoothed().min(self.send.rtt.latest());
         let rate = self.send.congestion.pacing_rate(round_trip);
         self.send.pace.set_rate(now, rate, segment, longest);

@@ -6,10 +6,10 @@ use plait_base::{Duration, Instant};
 const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 /// Upper bound of the timeout (RFC 6298, section 2.5: at least 60 s).
 const MAX_RTO: Duration = Duration::from_secs(120);
-/// How long the smallest sample is believed: routes change.
+/// How long the smallest sample is valid: routes change.
 const MIN_RTT_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Samples of one round trip that are told apart: with more each would weigh nothing.
+/// Samples of one round trip that are counted separately: with more of them each would have no weight.
 const MAX_SAMPLES: u32 = 1 << 12;
 
 /// `from`, moved by a part of `parts` towards `to`.
@@ -54,8 +54,8 @@ impl Rtt {
         Self { longest: longest.min(MAX_RTO), ..self }
     }
 
-    /// Takes one sample (RFC 6298, section 2.2 and 2.3) of `expected` in a round trip. Each of them weighs so much less
-    /// (RFC 7323, appendix G): what was seen one round trip ago must not be forgotten within the next.
+    /// Takes one sample (RFC 6298, section 2.2 and 2.3) of `expected` in a round trip. Each weighs less in proportion (RFC 7323, appendix
+    /// G): the estimate of one round trip must not be forgotten within the next.
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration, expected: u64) {
         let share = u32::try_from(expected).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLES);
         self.backoff = 0;
@@ -104,8 +104,8 @@ impl Rtt {
         self.base_rto
     }
 
-    /// The floor applies to the variation and not to the sum, as hosts do today: a peer may hold an acknowledgment back for
-    /// as long whatever the path is like.
+    /// The floor applies to the variation and not to the sum, as in hosts today: a peer may delay an acknowledgment for as long on any
+    /// path.
     fn computed_base_rto(&self) -> Duration {
         match self.smoothed {
             None => self.initial_rto,

@@ -1,8 +1,8 @@
-//! What the owner wants sent, kept until it is acknowledged.
+//! Records of the owner, kept until they are acknowledged.
 //!
-//! Records lie one behind the other in the stream. Bytes are never copied, with one exception: the short
-//! rest of a record without options is joined with the beginning of the next one, so that a stream of plain
-//! records leaves in full segments. At most one segment per record is copied that way.
+//! Records follow each other in the stream. Bytes are never copied, with one exception. The short rest of a record without options is
+//! joined with the beginning of the next one, so that a stream of plain records leaves in full segments. At most one segment per record is
+//! copied.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -67,8 +67,8 @@ impl SendQueue {
         self.end
     }
 
-    /// Appends a record; an empty one leaves no trace. Its segments acknowledge `ack` when they leave for the first time; without it,
-    /// what has arrived by then.
+    /// Appends a record; an empty one is ignored. Its segments acknowledge `ack` when they leave for the first time; without it, everything
+    /// that has arrived by then.
     pub(crate) fn push(&mut self, record: Record, ack: Option<u64>) -> u64 {
         let offset = self.end;
         if !record.payload.is_empty() {
@@ -114,8 +114,8 @@ impl SendQueue {
         })
     }
 
-    /// Makes the record that holds `offset` last for a whole segment of `size` bytes from there, if it and
-    /// those behind it have no options and are long enough. Nothing from `offset` on may have been sent.
+    /// Extends the record that holds `offset` to a whole segment of `size` bytes from there, if it and the next ones have no options and
+    /// are long enough. Nothing from `offset` on may have been sent.
     pub(crate) fn fill(&mut self, offset: u64, size: usize) {
         let Some(index) = self.index_of(offset) else { return };
         let first = &self.records[index];

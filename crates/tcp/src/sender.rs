@@ -27,7 +27,7 @@ pub(crate) enum Finish {
     Sent,
 }
 
-/// How much of the congestion window the owner has use for.
+/// Use of the congestion window by the owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unused {
     since: Instant,
@@ -36,7 +36,7 @@ pub(crate) struct Unused {
 }
 
 impl Unused {
-    /// New data has left: `in_flight` with it. Returns what was in use at most if the window was not full for `rto`.
+    /// Notes that new data has left, with `in_flight` bytes in flight. Returns the largest use if the window was not full for `rto`.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -77,12 +77,11 @@ pub(crate) struct Sender {
     pub(crate) dup_acks: u32,
     /// Bytes sent again of which no D-SACK has said that they arrived twice.
     pub(crate) unreported: u64,
-    /// The next lost segment leaves whatever the window says.
+    /// Whether the next lost segment leaves whatever the window is.
     pub(crate) forced: bool,
     /// The peer's window is used up to the last byte though it is small (RFC 9293, section 3.8.6.2.1).
     pub(crate) overriding: bool,
-    /// Retransmission timeouts in a row: since the last byte was acknowledged, or the last answer of a peer whose window is
-    /// shut.
+    /// Retransmission timeouts in a row: since the last acknowledged byte, or since the last answer of a peer with a closed window.
     pub(crate) timeouts: u8,
     /// Window probes without answer.
     pub(crate) window_probes: u8,

@@ -1,11 +1,11 @@
-//! Figures of a connection.
+//! Statistics of a connection.
 
 use plait_base::Duration;
 
 use crate::connection::Connection;
 use crate::sender::Sender;
 
-/// Figures of one connection, for schedulers and for people.
+/// Statistics of one connection, for schedulers and for display.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stats {
     /// Smoothed round-trip time.
@@ -22,7 +22,7 @@ pub struct Stats {
     pub congestion_window: u32,
     /// Slow start threshold, bytes.
     pub slow_start_threshold: u32,
-    /// Bytes per second that the path delivers, by the last sample that the owner has not limited, or a larger one since
+    /// Delivery rate of the path in bytes per second, by the last sample that the owner has not limited, or a larger one since
     /// (draft-ietf-ccwg-bbr, section 4.1).
     pub delivery_rate: Option<u64>,
     /// Whether the path may be faster than that, as its owner had nothing to send when it was measured.
@@ -43,7 +43,7 @@ pub struct Stats {
     pub segments_received: u64,
     /// Wire segments declared lost.
     pub segments_lost: u64,
-    /// D-SACKs about bytes that were sent once: copies that the network has made, or a peer that makes them up (RFC 2883).
+    /// D-SACKs about bytes that were sent once: copies made by the network, or reports forged by the peer (RFC 2883).
     pub copies_reported: u64,
     /// Our data is ECN-capable (RFC 3168).
     pub ecn: bool,
@@ -51,8 +51,8 @@ pub struct Stats {
     pub accurate_ecn: bool,
     /// Wire segments with data that arrived with the mark "congestion experienced".
     pub marks_received: u64,
-    /// Wire segments of ours that the peer said were marked: how many where it counts them (RFC 9768), else one for each
-    /// acknowledgment that says so.
+    /// Wire segments of ours that the peer reported as marked: their number if the peer counts them (RFC 9768), else one for each
+    /// acknowledgment with a report.
     pub marks_told: u64,
     /// Reductions of the window because the peer told of marks.
     pub mark_reductions: u64,
@@ -60,11 +60,11 @@ pub struct Stats {
     pub spurious_recoveries: u64,
     /// Segments dropped on arrival, all reasons.
     pub segments_dropped: u64,
-    /// Longest packet that is sent, in bytes, IP header included, but for those that try whether longer ones pass.
+    /// Longest packet sent, in bytes, IP header included, except for MTU probes.
     pub mtu: u16,
-    /// Longest packet that is known to have arrived, at least; 0 while none is.
+    /// Longest packet that is known to have arrived; 0 if none is.
     pub proven_mtu: u16,
-    /// Longest packet that our own link takes.
+    /// Longest packet of our own link.
     pub link_mtu: u16,
 }
 

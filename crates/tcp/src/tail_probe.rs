@@ -1,5 +1,4 @@
-//! Tail loss probes (RFC 8985, section 7): behind the last segments of a flight comes no other whose
-//! arrival could show their loss.
+//! Tail loss probes (RFC 8985, section 7): the last segments of a flight have no later ones that could show their loss.
 
 use plait_base::Duration;
 
@@ -31,7 +30,7 @@ pub(crate) struct TailProbe {
     pub(crate) due: bool,
 }
 
-/// What an acknowledgment says about the probe.
+/// The result of an acknowledgment for the probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProbeVerdict {
     /// Nothing yet, or no probe.
@@ -42,7 +41,7 @@ pub(crate) enum ProbeVerdict {
     RepairedLoss,
 }
 
-/// What is known about one acknowledgment.
+/// The content of one acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckView {
     /// The cumulative acknowledgment.
@@ -81,9 +80,9 @@ impl TailProbe {
         self.outstanding.map(|probe| probe.end)
     }
 
-    /// RFC 8985, section 7.4.2. One thing more counts as a duplicate, because a peer that sends data, with the options of
-    /// Multipath TCP on it, has neither a pure acknowledgment to answer with nor room for a D-SACK: it had acknowledged
-    /// the end of the probe for something older, and then echoes the probe's timestamp.
+    /// Handles an acknowledgment (RFC 8985, section 7.4.2). One more case counts as a duplicate. A peer that sends data with the options of
+    /// Multipath TCP has neither a pure acknowledgment nor room for a D-SACK. It had acknowledged the end of the probe for an older
+    /// segment, and then echoes the probe's timestamp.
     pub(crate) fn on_ack(&mut self, view: AckView) -> ProbeVerdict {
         let Some(probe) = &mut self.outstanding else { return ProbeVerdict::Nothing };
         if view.ack < probe.end {

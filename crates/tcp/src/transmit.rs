@@ -1,5 +1,5 @@
-//! What leaves next: resets and SYNs first, then acknowledgments that must stand alone, retransmissions,
-//! probes, new data, and acknowledgments that nothing else has carried.
+//! Selection of what leaves next: resets and SYNs first, then acknowledgments of their own, retransmissions, probes, new data, and pending
+//! acknowledgments.
 
 use plait_base::Instant;
 use plait_wire::{Flags, MAX_OPTIONS, Segment};
@@ -19,7 +19,7 @@ use crate::{State, Timer};
 /// kernel cuts a super-segment in software.
 const MAX_PACKET: usize = 65_521;
 
-/// Why new data stays where it is.
+/// The reason for which new data waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hold {
     /// There is none.
@@ -71,7 +71,7 @@ impl Connection {
         }
         if self.ack_probe == AckProbe::Due {
             self.ack_probe = AckProbe::Idle;
-            // One number before the window: unacceptable on purpose, so that it must be answered.
+            // One number before the window: unacceptable on purpose, so that the peer must answer.
             let offset = self.send.una.max(1) - 1;
             return Some(self.bare(now, offset, Flags::ACK, options));
         }
@@ -130,7 +130,7 @@ impl Connection {
         let lost = self.send.flight.first_lost()?;
         let budget = match self.send.pace.budget(now) {
             Ok(budget) => budget,
-            // What may leave whatever the window says does not wait for its turn either.
+            // A forced segment does not wait for pacing either.
             Err(_) if self.send.forced => 0,
             Err(at) => {
                 self.timers.set(Timer::Pace, at);
@@ -390,9 +390,9 @@ impl Connection {
         Ok(Grant { size: cautious.unwrap_or(grant.size), ..grant })
     }
 
-    /// How much of `record`, from `start` on, may leave by pacing. What a record's options say gets old (they may
-    /// acknowledge something): one that is shorter than a segment, or what is left of one, does not wait. With BBR a record with
-    /// options leaves as a whole: parted, sealed blocks carried less (docs/transport.md).
+    /// Returns how much of `record`, from `start` on, may leave by pacing. The options of a record age (they may acknowledge something), so
+    /// a record that is shorter than a segment, or the rest of one, does not wait. With BBR a record with options leaves as a whole: in
+    /// parts, sealed blocks carried less (docs/transport.md).
     fn paced(&self, now: Instant, start: u64, record: Extent, size: u16) -> Result<u64, Hold> {
         let whole = u64::from(size);
         let is_short = record.end - start < whole;
