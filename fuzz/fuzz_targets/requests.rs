@@ -1,4 +1,4 @@
-//! Requests of strangers to a proxy. Its parsers are compiled in from their files: they need nothing of the runtime around
+//! Requests of unknown clients to a proxy. Its parsers are compiled in from their files: they need nothing of the runtime around
 //! them.
 
 #![no_main]

@@ -114,7 +114,7 @@ pub fn datagram(segment: &Segment) -> Vec<u8> {
 /// Takes a whole datagram apart, UDP's header included, as it came in an IP packet between these addresses.
 ///
 /// # Errors
-/// It is none of ours. A datagram without a checksum is refused: TCP has none of those.
+/// The datagram is malformed. A datagram without a checksum is refused, because every TCP segment has one.
 pub fn parse_datagram(
     source: IpAddr,
     destination: IpAddr,

@@ -85,7 +85,7 @@ fn time(name: &str, fixture: &mut Fixture, make: &mut dyn FnMut() -> Segment) {
     println!("{name:<64} {:>6} ns {:>6} ns {:>6} ns", at(500), at(990), at(1000));
 }
 
-/// What is left half done, each by so many.
+/// State of unfinished openings, each by this many peers.
 fn memory() {
     const MANY: usize = 2000;
     let limits = EndpointConfig {

@@ -240,7 +240,7 @@ impl Peer {
         while self.server.read(self.now, id).is_ok() {}
     }
 
-    /// The server writes, and is acknowledged, until so many segments are under way.
+    /// The server writes, and is acknowledged, until this many segments are in flight.
     fn fill_flight(&mut self, segments: u32) -> SeqNum {
         let Some(id) = self.connection else { return self.theirs };
         let mut acked = self.theirs;
@@ -334,7 +334,7 @@ fn data_islands(peer: &mut Peer) {
     peer.say(&segment);
 }
 
-/// Pieces of so many bytes fill what the window lets through, but for the first byte, which comes last.
+/// Pieces of this many bytes fill the window, except for the first byte, which comes last.
 fn behind_a_hole(peer: &mut Peer, length: u16) {
     peer.open(true);
     let (mut offset, first) = peer.grow();

@@ -1,4 +1,4 @@
-//! Many strangers at once that never finish what they begin: what they can make an endpoint keep, in figures.
+//! Unfinished openings of many unknown peers at once: the state that they cause at an endpoint, in figures.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "the memory in use is read from a file")]

@@ -15,7 +15,7 @@ use plait_protect::sealed::{SessionTicket, Suite};
 use support::{SERVER, accept, identity, listener, name, now, open, opener, transcript};
 use zeroize::Zeroizing;
 
-/// What came of a handshake.
+/// The result of a handshake.
 struct Met {
     a: Result<Complete, HandshakeError>,
     b: Result<Complete, HandshakeError>,

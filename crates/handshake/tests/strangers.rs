@@ -53,7 +53,7 @@ fn stranger_server(known: &Known, alpn: &[&[u8]]) -> ServerConnection {
 /// Bytes of what a server confirms its keys with.
 const CONFIRMATION: usize = 16;
 
-/// Carries bytes between a stranger and one of ours, with prologues in front; gives what ours complained about.
+/// Carries bytes between a foreign end and one of ours, after both prologues. Returns the error of ours.
 fn run(mut stranger: rustls::Connection, mut ours: Handshake) -> Result<bool, HandshakeError> {
     let mut is_complete = false;
     let [client, server] = prologues();
@@ -79,7 +79,7 @@ fn run(mut stranger: rustls::Connection, mut ours: Handshake) -> Result<bool, Ha
             let mut rest = &bytes[core::mem::take(&mut skipped)..bytes.len() - confirmation];
             while !rest.is_empty() {
                 stranger.read_tls(&mut rest).expect("room");
-                // A stranger's own complaint shows as its alert.
+                // The error of the foreign end appears as its alert.
                 let _ = stranger.process_new_packets();
             }
         }

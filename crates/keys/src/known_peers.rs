@@ -168,7 +168,7 @@ impl KnownPeers {
     /// All of them.
     ///
     /// # Errors
-    /// The file cannot be read, others can change it, or a line of it makes no sense.
+    /// The file cannot be read, other users can change it, or a line of it is malformed.
     pub fn all(&self) -> Result<Vec<KnownPeer>, KnownPeersError> {
         self.parse(&read_list(&self.file)?.unwrap_or_default())
     }

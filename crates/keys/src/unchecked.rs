@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 use crate::key_log::OpenKeyLogError;
 use crate::secret::ForeignFile;
 
-/// Nothing that could be told, but that it could not.
+/// Returns `None`, with a warning that the check is not possible.
 pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Option<u32>> {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -24,7 +24,7 @@ pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Optio
     Ok(None)
 }
 
-/// Nothing that could be told: [`exposed`] says so.
+/// Returns `None`: the check is not possible, as [`exposed`] reports.
 pub(crate) fn foreign(_open: &File, _name: &Path) -> io::Result<Option<ForeignFile>> {
     Ok(None)
 }

@@ -40,7 +40,7 @@ pub enum Decision {
 /// Why a packet never arrives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropReason {
-    /// Longer than the MTU: a router would say so to its sender.
+    /// Longer than the MTU: a router would report it to the sender.
     TooBig {
         /// The MTU, in bytes.
         mtu: u32,

@@ -42,7 +42,7 @@ fn cost(subflows: usize, is_sealed: bool) -> u128 {
     costs.into_iter().min().expect("there are batches")
 }
 
-/// A connection with so many subflows, at rest, and the last acknowledgment that the first of them has brought to the client.
+/// Returns an idle connection with this many subflows, and the last acknowledgment that arrived at the client on the first one.
 fn connected(subflows: usize, is_sealed: bool) -> (World, Segment) {
     let links = vec![Link::default(); subflows];
     let mut world = if is_sealed {

@@ -1,4 +1,4 @@
-//! Options that are taken out on the way, contents that are changed, and SYNs that are swallowed.
+//! Options that are stripped on the path, payloads that are altered, and SYNs that are dropped.
 
 mod world;
 

@@ -23,7 +23,7 @@ enum Where {
     Third,
 }
 
-/// What becomes of the two options.
+/// The treatment of the two options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
     Nothing,

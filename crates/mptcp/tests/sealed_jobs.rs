@@ -119,7 +119,7 @@ fn a_block_is_acknowledged_when_it_has_been_opened_and_not_before() {
     world.connect();
     world.wait(500);
     world.sides[CLIENT].outbox.push_back(pattern(30_000, 1).into());
-    // Sealing took no time; opening will take for ever.
+    // Sealing took no time; opening will never end.
     world.crypto_workers.longest = Duration::ZERO;
     world.serve(CLIENT);
     world.crypto_workers.longest = Duration::from_secs(1_000_000);

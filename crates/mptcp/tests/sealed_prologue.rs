@@ -10,7 +10,7 @@ use plait_wire::Segment;
 use sealing::sealed;
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
-/// What becomes of a prologue.
+/// The treatment of a prologue.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// This bit of this byte is flipped.

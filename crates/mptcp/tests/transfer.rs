@@ -117,7 +117,7 @@ fn a_sender_without_a_data_ack_asks_for_it() {
     assert!(world.sides[SERVER].received == up);
 }
 
-/// 200 Mbit/s and 100 ms: ten times the buffer that a connection begins with is under way.
+/// 200 Mbit/s and 100 ms: ten times the initial buffer of a connection is in flight.
 fn long_path() -> Link {
     Link { rate: Some(25_000_000), delay: Duration::from_millis(50), queue: 5 << 20, ..Link::default() }
 }

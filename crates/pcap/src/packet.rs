@@ -10,7 +10,7 @@ use crate::LinkType;
 pub struct Interface {
     /// Its name; empty where a file gives none.
     pub name: String,
-    /// What there is to say about it.
+    /// Its description.
     pub description: Option<String>,
     /// What its packets begin with.
     pub link_type: LinkType,

@@ -179,7 +179,7 @@ impl Connection {
 
     /// Takes a segment or super-segment for this four-tuple. `now` is the time of its arrival. In-order data
     /// is then available from [`Connection::read`]: an owner that needs the segment's options before the data
-    /// looks at them in between.
+    /// reads them in between.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
         let _span = log::enter(&self.tuple);
         self.stats.segments_received += segment.wire_segments() as u64;

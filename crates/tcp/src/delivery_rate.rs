@@ -154,7 +154,7 @@ impl DeliveryRate {
         self.app_limited_until > 0
     }
 
-    /// So many bytes are on their way, and fewer than there could be, on purpose: they do not show what the path can do.
+    /// Notes that `in_flight` is smaller than possible on purpose: these bytes do not show the capacity of the path.
     pub(crate) fn limit(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }

@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168; Accurate ECN, RFC 9768): what the SYNs agree on, what is told to the peer about
+//! Explicit congestion notification (RFC 3168; Accurate ECN, RFC 9768): the negotiation in the SYNs, our reports to the peer about
 //! marks that arrive, and what the peer tells about ours. Of Accurate ECN the count in the header is used, and no option: beside
 //! those of Multipath TCP there is no room for it.
 //!
@@ -25,8 +25,8 @@ const FIRST_COUNT: u8 = 5;
 /// Both counts are known modulo this.
 const COUNTS: u8 = 8;
 
-/// Round trips in a row that tell of congestion though the window cannot shrink any more: the path marks everything, or the
-/// peer says so.
+/// Round trips in a row with reported congestion although the window cannot shrink any more: the path marks everything, or the
+/// peer claims it.
 const ROUNDS_AT_FLOOR: u8 = 8;
 
 /// Timeouts in a row, each after progress, between which nothing has arrived that was sent once: what is ECN-capable is lost,
@@ -58,7 +58,7 @@ struct Counts {
     told: u8,
     /// How the peer's SYN/ACK was marked, until our first acknowledgment has said so (RFC 9768, section 3.2.2.1).
     syn_ack: Option<u8>,
-    /// The peer's next segment is the one that says so; it has no count.
+    /// The peer's next segment reports that mark; it has no count.
     awaits_third: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Marking {
     syn: u8,
     /// Our data is ECN-capable.
     capable: bool,
-    /// What is told counts once it acknowledges more than this offset: what it tells of has left after the last reduction.
+    /// A report counts once it acknowledges more than this offset: the reported segments have left after the last reduction.
     counts_beyond: u64,
     rounds_at_floor: u8,
     timeouts: u8,
@@ -278,7 +278,7 @@ impl Marking {
                     counts.told += u8::from(flags.ace() == ace_of_mark(CE));
                     return 0;
                 }
-                // One that was overtaken tells of what was.
+                // An overtaken acknowledgment reports an old state.
                 if !is_new {
                     return 0;
                 }

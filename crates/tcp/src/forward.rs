@@ -31,7 +31,7 @@ pub(crate) struct AckAfterTimeout {
     pub(crate) ends: bool,
     /// Something was delivered that was sent before the timeout, and only once.
     pub(crate) delivers_original: bool,
-    /// It is a duplicate, or tells of bytes behind a gap.
+    /// It is a duplicate, or reports bytes behind a gap.
     pub(crate) repeats: bool,
     /// Payload of a full segment.
     pub(crate) segment: u64,
@@ -61,7 +61,7 @@ impl Doubt {
         }
     }
 
-    /// So many new bytes have left.
+    /// Notes that this many new bytes have left.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         if let Self::Forward { left, has_sent } = self {
             *left = left.saturating_sub(bytes);

@@ -10,7 +10,7 @@ use crate::flight::Sent;
 /// Losses, as far as they matter for congestion and path MTU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Losses {
-    /// Wire segments that tell of congestion, perhaps.
+    /// Lost wire segments that may indicate congestion.
     pub(crate) segments: u64,
     /// Some of the probe is among what was lost.
     probe: bool,

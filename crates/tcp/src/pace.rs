@@ -92,7 +92,7 @@ impl Pace {
         Ok(rate.quantum)
     }
 
-    /// So many bytes have left.
+    /// Notes that this many bytes have left.
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64) {
         if self.unpaced > 0 {
             self.unpaced = self.unpaced.saturating_sub(bytes);

@@ -215,14 +215,14 @@ impl PathMtu {
         self.forget_at = now + FORGET;
     }
 
-    /// What became of the probe cannot be told any more.
+    /// Drops a probe with a result that can no longer be determined.
     pub(crate) fn forget_probe(&mut self, now: Instant) {
         if self.probe.take().is_some() {
             self.quiet_until = now + AFTER_LOSS;
         }
     }
 
-    /// A packet of so many bytes, at least, that left at `at` has arrived.
+    /// Notes the arrival of a packet of at least this many bytes that left at `at`.
     pub(crate) fn on_delivery(&mut self, at: Instant, bytes: u64) {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         self.proven = self.proven.max(bytes.min(self.mtu));

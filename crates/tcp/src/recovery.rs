@@ -104,7 +104,7 @@ impl Recovery {
         }
     }
 
-    /// So many bytes have left.
+    /// Notes that this many bytes have left.
     pub(crate) fn on_send(&mut self, bytes: u64) {
         if let Phase::Fast(prr) = &mut self.phase {
             prr.on_send(bytes);

@@ -56,7 +56,7 @@ impl Connection {
         self.send.pace.set_rate(now, rate, segment, longest);
     }
 
-    /// So many bytes have left, for the first time or again.
+    /// Notes that this many bytes have left, for the first time or again.
     pub(crate) fn pace_sent(&mut self, now: Instant, bytes: u64) {
         self.send.pace.on_sent(now, bytes);
         match self.send.pace.budget(now) {

@@ -22,7 +22,7 @@ const MAX_PACKET: usize = 65_521;
 /// The reason for which new data waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hold {
-    /// There is none.
+    /// There is no new data.
     Empty,
     /// The congestion window is full.
     Congestion,

@@ -14,7 +14,7 @@ const RATE: u64 = 50;
 const PRODUCT: u64 = 125_000;
 const RECORD: usize = 60_000;
 
-/// So many bandwidth-delay products of queue in front of the bottleneck.
+/// Queue before the bottleneck, in bandwidth-delay products.
 fn bottleneck(queue: f64) -> Path {
     let queue_limit = (PRODUCT as f64 * queue) as u64;
     let forward = LinkConfig { rate: megabits(RATE), queue_limit, ..plain_link() };
@@ -72,7 +72,7 @@ impl Flow {
         self.waiting.push(self.pair.waiting());
     }
 
-    /// Sends for so long. Returns the goodput as a part of a bottleneck of `RATE`.
+    /// Sends for this time. Returns the goodput as a part of a bottleneck of `RATE`.
     fn run(&mut self, millis: u64) -> f64 {
         let before = self.pair.a.tcp.acked_offset();
         self.waiting.clear();

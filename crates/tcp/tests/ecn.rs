@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168; Accurate ECN, RFC 9768): what the SYNs agree on, marks that arrive, marks that the peer tells of.
+//! Explicit congestion notification (RFC 3168; Accurate ECN, RFC 9768): negotiation in the SYNs, arriving marks, marks reported by the peer.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Claims of openings: no client keeps so many that others are refused.
+//! Claims of openings: the claims of one client do not lead to the refusal of others.
 
 use plait_base::Duration;
 use plait_endpoint::EndpointConfig;

@@ -55,7 +55,7 @@ impl Application {
         (self.host, self.starts, self.id) == (host, starts, id)
     }
 
-    /// It says so many bytes more; then it finishes, or not.
+    /// It writes this many more bytes; then it finishes, or not.
     pub(crate) fn is_to_say(&mut self, bytes: usize, finishes: bool) {
         self.to_say += bytes;
         self.finishes = finishes;

@@ -64,7 +64,7 @@ pub(crate) enum End {
     Ratchet,
 }
 
-/// A connection whose joins over one path are attacked for so long.
+/// A connection with joins over one path that are attacked for this time.
 #[derive(Clone, Copy)]
 pub(crate) struct Joins {
     /// The attacker's path. If it is that of the opening, the handshake is left alone.

@@ -59,7 +59,7 @@ fn search(name: &str, interventions: usize, equal_states: EqualStates, scenario:
     report
 }
 
-/// So many interventions more than usual.
+/// Number of interventions beyond the usual.
 #[allow(clippy::disallowed_methods, reason = "the caller of a test chooses how deep to search")]
 fn deeper() -> usize {
     std::env::var("PLAIT_MODEL_DEEPER")

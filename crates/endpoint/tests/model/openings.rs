@@ -17,7 +17,7 @@ const PHASES: [(&str, Duration); 2] =
     [("after 3 s", Duration::from_secs(3)), ("after 123 s", Duration::from_secs(120))];
 /// Then so long: until the longest sleep is over, and the time of an opening behind it.
 const HORIZON: Duration = Duration::from_secs(90);
-/// An attempt that is not settled ends after so long (docs/protocol.md, section 6).
+/// Time after which an attempt that is not settled ends (docs/protocol.md, section 6).
 const LONG_SLEEP: Duration = Duration::from_secs(20);
 
 /// Both paths lead to one server, and the attacker is on that of the first attempt.

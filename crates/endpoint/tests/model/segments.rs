@@ -151,7 +151,7 @@ impl Voice {
         (self.model, self.at) = (segment.clone(), now);
     }
 
-    /// A reset in the name of this side, at the sequence number that the other side expects.
+    /// Returns a forged reset from this side, at the sequence number that the other side expects.
     pub(crate) fn reset(&self, other: &Self) -> Segment {
         Segment {
             seq: self.passed,

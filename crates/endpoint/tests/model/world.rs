@@ -194,7 +194,7 @@ impl<'a> World<'a> {
         Host { endpoint, listener: Some(listener), behind: Duration::ZERO, wakes_at: None, starts }
     }
 
-    /// The client opens its connection to all servers, and says so many bytes.
+    /// The client opens its connection to all servers, and writes this many bytes.
     pub(crate) fn connect(&mut self, bytes: usize, finishes: bool) {
         let remotes: Vec<_> = (0..self.setup.servers).map(server_address).collect();
         let config = self.configs[0].clone();
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
         self.pump(CLIENT);
     }
 
-    /// The application of a side says so many bytes more: at the server the first that it was shown.
+    /// The application of a side writes this many more bytes; at the server it is the first application.
     pub(crate) fn say(&mut self, side: Side, bytes: usize) {
         let application = match side {
             Side::Client => self.client.as_mut(),
@@ -232,7 +232,7 @@ impl<'a> World<'a> {
         self.trace.line(|| format!("{:>7}.{:03} s  {}", millis / 1000, millis % 1000, line()));
     }
 
-    /// Runs until `until`, for so long at most, or until nothing is new any more; whether `until` was true.
+    /// Runs until `until` is true, at most for this time, or until nothing is new any more. Returns whether `until` was true.
     pub(crate) fn run(&mut self, limit: Duration, until: impl Fn(&Self) -> bool) -> bool {
         let end = self.now + limit;
         let mut steps = 0_u32;

@@ -12,11 +12,11 @@ pub(crate) struct TestHost {
     pub(crate) keys_drawn: u32,
     pub(super) wire: SeededRandom,
     pub(super) next_port: u16,
-    /// So many tokens are taken by other connections.
+    /// Number of tokens of other connections.
     pub(crate) taken_tokens: u8,
-    /// Paths that swallow SYNs with data, as far as it was told.
+    /// Paths that drop SYNs with data, as reported to the host.
     pub(crate) syn_data_dropped: Vec<PathId>,
-    /// What becomes of claims to openings.
+    /// The result of claims to openings.
     pub(crate) claim: OpeningClaim,
     /// What it tells its peers about itself.
     pub(crate) introduction: Introduction,

@@ -29,7 +29,7 @@ pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
 pub(crate) const PORT: u16 = 443;
 
-/// What a path is asked to be, and what it has carried; what becomes of each segment is decided by the crate `link`.
+/// Configuration and traffic of a path. The crate `link` decides about each segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     /// One way.
@@ -42,7 +42,7 @@ pub(crate) struct Link {
     pub(crate) duplicate: f64,
     /// Probability of being held back for one more delay.
     pub(crate) reorder: f64,
-    /// Swallows everything.
+    /// Drops everything.
     pub(crate) is_black_hole: bool,
     /// Bytes of payload carried, by direction (from client, from server).
     pub(crate) carried: [u64; 2],

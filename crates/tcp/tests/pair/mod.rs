@@ -45,7 +45,7 @@ pub(crate) fn plain_link() -> LinkConfig {
     }
 }
 
-/// So many wire segments of a thousand are lost.
+/// Lost wire segments per thousand.
 pub(crate) fn loss(per_mille: f64) -> Loss {
     Loss::Bernoulli { probability: per_mille / 1000.0 }
 }
@@ -72,7 +72,7 @@ impl End {
     }
 }
 
-/// Looks at each wire segment.
+/// Called for each wire segment.
 pub(crate) type Filter = Box<dyn FnMut(Side, &Segment) -> bool>;
 
 pub(crate) struct Pair {
@@ -81,7 +81,7 @@ pub(crate) struct Pair {
     pub(crate) b: Option<End>,
     links: [Rc<RefCell<Link>>; 2],
     merge: bool,
-    /// Wire segments under way.
+    /// Wire segments in flight.
     pipe: BTreeMap<(Instant, u64), (Side, Segment)>,
     sent: u64,
     config_b: Config,

@@ -226,7 +226,7 @@ impl Bbr {
     }
 }
 
-/// So many percent of `value`.
+/// Returns `percent` percent of `value`.
 fn percent(value: u64, percent: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }

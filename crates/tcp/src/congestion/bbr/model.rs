@@ -29,7 +29,7 @@ pub(super) struct Model {
 /// The round trip in which losses are counted. It begins with the first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LossRound {
-    /// It ends with the delivery of what leaves when so many bytes are delivered.
+    /// It ends with the delivery of data that leaves after this many bytes are delivered.
     pub(super) ends_beyond: u64,
     /// It has just ended.
     pub(super) ends: bool,

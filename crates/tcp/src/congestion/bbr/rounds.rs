@@ -9,7 +9,7 @@ pub(super) struct Rounds {
     count: u64,
     /// Bytes delivered so far.
     delivered: u64,
-    /// It ends with the delivery of what leaves when so many bytes are delivered.
+    /// It ends with the delivery of data that leaves after this many bytes are delivered.
     ends_beyond: u64,
     begins: bool,
 }
@@ -24,7 +24,7 @@ impl Rounds {
         }
     }
 
-    /// So many bytes are delivered.
+    /// Notes the number of bytes delivered so far.
     pub(super) fn note_delivered(&mut self, delivered: u64) {
         self.delivered = delivered;
     }

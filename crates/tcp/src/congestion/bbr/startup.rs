@@ -3,7 +3,7 @@
 use super::model::volume;
 use super::{Bbr, PathAck, State};
 
-/// A rate that has grown by less than so many percent has not grown.
+/// Least rate, in percent of the previous one, that counts as growth.
 const GROWTH_PERCENT: u64 = 125;
 /// Round trips without growth after which the pipe is full.
 const FULL_ROUNDS: u8 = 3;

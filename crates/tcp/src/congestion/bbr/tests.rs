@@ -34,7 +34,7 @@ impl Path {
         sent
     }
 
-    /// So many round trips at this number of segments in each.
+    /// Runs this many round trips with this number of segments in each.
     fn rounds(&mut self, rounds: u64, segments: u64) {
         for _ in 0..rounds {
             let sent = self.sent(segments);
