@@ -1,4 +1,4 @@
-//! What an endpoint says to segments that belong to no connection, and what it counts.
+//! Answers of an endpoint to segments without a connection, and their counters.
 
 mod one_path;
 

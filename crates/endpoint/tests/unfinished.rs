@@ -25,7 +25,7 @@ const KIB: usize = 1 << 10;
 const MAX_HALF_OPEN: usize = 100;
 const MAX_HANDSHAKES: usize = 200;
 const STRANGERS: u16 = 600;
-/// What each of them tries to have kept.
+/// Bytes that each of them tries to occupy.
 const PUSHED: usize = 512 * KIB;
 /// TLS's message, TCP's window behind a gap, and the connection itself.
 const MOST_PER_HANDSHAKE: usize = 256 * KIB;

@@ -1,4 +1,4 @@
-//! Ends: both orders, half-close, at once, and what is left over.
+//! Ends of connections: both orders, half-close, simultaneous close, and the remaining state.
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! What each path gets to see: first data, retransmissions, reinjections, and how much in a row.
+//! The bytes that each path carries: first data, retransmissions, reinjections, and their number in a row.
 //!
 //! An observer on the wire of each path knows nothing of the connections: it takes the mappings that the segments
 //! carry and writes down which bytes of the stream went by, every time they did.
@@ -454,7 +454,7 @@ fn the_key_of_a_scrambled_connection_never_crosses_an_untrusted_path_not_even_at
     }
 }
 
-/// The twin: a plain connection has no such secret, and says it on every path.
+/// The twin: a plain connection has no such secret, and sends it on every path.
 #[test]
 fn a_plain_connection_ends_with_its_key_on_every_path() {
     let mut world = half_trusted(39, vec![Link::default(); 2], |_| ());

@@ -17,7 +17,7 @@ fn is_syn(segment: &Segment) -> bool {
     segment.flags.contains(Flags::SYN)
 }
 
-/// Both directions arrive, and what each side thinks is spoken.
+/// Checks that both directions arrive. Returns the protocol that each side reports.
 fn transfer(world: &mut World) -> [Negotiated; 2] {
     let (up, down) = (pattern(300_000, 1), pattern(200_000, 2));
     world.send(CLIENT, &up).send(SERVER, &down).connect();

@@ -79,7 +79,7 @@ fn mapped(dsn: u64, ssn: u32, length: u16) -> MptcpOption<'static> {
     MptcpOption::Dss(Dss { data_ack: None, mapping: Some(mapping), data_fin: false })
 }
 
-/// What the lie has changed in the server's counters.
+/// Returns the change of the server's counters by the false segment.
 fn tell(world: &mut World, segment: &Segment) -> Counters {
     world.deliver(SERVER, segment);
     world.wait(50);

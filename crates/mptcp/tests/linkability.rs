@@ -1,4 +1,4 @@
-//! What links one connection to another, or one path to another, for an observer: see docs/security.md, "What an observer can link".
+//! Links between connections, or between paths, for an observer: see docs/security.md, "What an observer can link".
 
 mod sealing;
 mod world;

@@ -17,7 +17,7 @@ use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 const WRITE: usize = 20;
 /// Writes in all: half of them are more than are kept for one subflow, sealed (4,096) or not (8,192).
 const WRITES: usize = 24_000;
-/// So many in a millisecond: all of them within the time after which a silent subflow counts as stalled.
+/// Writes per millisecond: all of them within the time after which a silent subflow counts as stalled.
 const AT_ONCE: usize = 240;
 
 fn path_of(segment: &Segment) -> u8 {

@@ -134,7 +134,7 @@ impl Impostor {
         has_news
     }
 
-    /// The victim has failed, was never connected, has shown nothing and believed nothing.
+    /// Asserts that the victim has failed, was never connected, has revealed nothing and accepted nothing.
     fn assert_refused(&mut self, what: &str) {
         self.assert_nothing_in_clear(what);
         let side = &self.world.sides[self.victim];

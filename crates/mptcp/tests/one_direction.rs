@@ -1,4 +1,4 @@
-//! Files of a module may know each other; modules know each other in one direction.
+//! Dependencies between modules: files of a module may use each other; modules use each other in one direction.
 
 #![allow(clippy::disallowed_methods, reason = "the sources are read from files")]
 

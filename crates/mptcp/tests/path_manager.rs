@@ -1,4 +1,4 @@
-//! Which further subflows there are, what is not tried, and what is said until it was heard.
+//! The path manager: further subflows, pairs that are not tried, and signals that are repeated until they are received.
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! Scrambled connections: what is agreed on, what crosses the wire, and what happens without a way back.
+//! Scrambled connections: the negotiation, the bytes on the wire, and the end if a fallback would be needed.
 
 mod world;
 

@@ -51,7 +51,7 @@ fn assert_received(world: &World) {
     }
 }
 
-/// Both say that there is no more, in this order.
+/// Both sides end their streams, in this order.
 fn end(world: &mut World, first: First) {
     let begin: &[usize] = match first {
         First::Client => &[CLIENT],

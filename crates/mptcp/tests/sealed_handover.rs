@@ -1,4 +1,4 @@
-//! From one path to another with nothing between them: what the SYN of a join brings along (docs/protocol.md, section 4).
+//! Handover from one path to another without overlap: data in the SYN of a join (docs/protocol.md, section 4).
 
 mod sealing;
 mod world;

@@ -1,4 +1,4 @@
-//! What an attacker can do to the prologues in front of a handshake: a changed byte ends the attempt, and no byte of an application is
+//! Attacks on the prologues before a handshake: a changed byte ends the attempt, and no byte of an application is
 //! delivered under keys that the two ends do not share.
 
 mod sealing;

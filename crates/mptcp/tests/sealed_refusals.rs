@@ -1,4 +1,4 @@
-//! A listener that refuses an opener behind the handshake: the opener learns why, and nothing is kept for it.
+//! A listener that refuses an opener after the handshake: the opener learns the reason, and no state is kept for it.
 
 mod sealing;
 mod world;

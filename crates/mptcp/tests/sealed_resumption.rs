@@ -1,4 +1,4 @@
-//! A connection to a server that is known already: its ticket came in the first sealed block of an earlier one.
+//! Resumption: the ticket came in the first sealed block of an earlier connection to the same server.
 
 mod listener;
 mod raw_peer;

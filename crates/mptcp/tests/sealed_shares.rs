@@ -1,4 +1,4 @@
-//! A share of the keys from every path: what crosses which path, what it costs, and what an attacker on one path gains.
+//! A share of the keys from every path: the messages on each path, their cost, and the gain of an attacker on one path.
 
 mod sealing;
 mod world;

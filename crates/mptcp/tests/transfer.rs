@@ -1,4 +1,4 @@
-//! Bytes arrive, each once and in order, whatever the paths do.
+//! Transfers: each byte arrives once and in order, whatever happens on the paths.
 
 mod world;
 

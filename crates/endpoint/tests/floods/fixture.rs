@@ -101,7 +101,7 @@ impl Fixture {
         self.bring_up(number);
     }
 
-    /// Sends one segment to the server from anywhere, and drops what the server says to it.
+    /// Sends one segment to the server from any address, and drops the answers of the server.
     pub(crate) fn intrude(&mut self, segment: &Segment) {
         self.server.handle_segment(Arrival::at(self.now), segment);
         self.collect();
@@ -209,7 +209,7 @@ impl Fixture {
         self.take_events();
     }
 
-    /// What the server says, if it is for the client: a sender with an invented address is not here.
+    /// Passes on a segment of the server, if it is for the client: a sender with a forged address gets no answer.
     pub(crate) fn pass_on(&mut self, segment: Segment) {
         if (0..4).any(|number| segment.destination.ip() == client_address_in(self.family, number)) {
             self.send(segment);

@@ -225,7 +225,7 @@ fn begin(fixture: &mut Fixture, mut peer: RawPeer) -> (RawPeer, Segment) {
     (peer, init)
 }
 
-/// What the server says on its own account now.
+/// Returns the segments that the server sends by itself now.
 fn said_in_time(fixture: &mut Fixture) -> Vec<Segment> {
     let due = fixture.server.poll_timeout();
     assert!(due.is_some_and(|due| due <= fixture.now), "something is due: {due:?}");

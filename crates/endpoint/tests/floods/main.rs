@@ -17,7 +17,7 @@ use plait_mptcp::Config;
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, option_bytes};
 use raw_peer::RawPeer;
 
-/// What a flood may cost an honest host.
+/// Largest delay that a flood may cause for an honest host.
 const MOST_DELAY: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_millis(600);
 
@@ -150,7 +150,7 @@ fn time_to_join(family: Family, [opener, listener]: [Config; 2], flood: Option<D
     fixture.run_until(TIMEOUT, |fixture| fixture.usable(id) == 3)
 }
 
-/// Hands a segment to the server, and takes what it says to its sender.
+/// Passes a segment to the server, and returns its answers to the sender.
 fn tell(fixture: &mut Fixture, segment: &Segment) -> Vec<Segment> {
     fixture.now += Duration::from_micros(10);
     fixture.server.handle_segment(plait_endpoint::Arrival::at(fixture.now), segment);
@@ -173,7 +173,7 @@ fn ordinary_offer() -> OptionBytes {
     offer
 }
 
-/// What the SYN of a host offers that seals.
+/// Returns the offer in the SYN of a host that seals.
 fn sealed_offer() -> OptionBytes {
     let mut offer = OptionBytes::from_iter([30, 4, 2, 1]);
     offer.extend(plait_handshake::offer_eno(&plait_handshake::Tep::ALL));

@@ -1,4 +1,4 @@
-//! Applications: what each says is known, so that each byte that is lost, doubled or moved shows.
+//! Applications with known content, so that each lost, doubled or moved byte is detected.
 
 use bytes::Bytes;
 use plait_base::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Application {
     pub(crate) is_at_end: bool,
     /// The error that was reported.
     pub(crate) failed: Option<ConnectionError>,
-    /// Over, as the endpoint says.
+    /// The end of the connection, as the endpoint reports it.
     pub(crate) end: Option<Result<(), ConnectionError>>,
 }
 
@@ -61,7 +61,7 @@ impl Application {
         self.finishes = finishes;
     }
 
-    /// Says and hears what is possible now. An application of a server answers the end of the client with ten bytes and its own end.
+    /// Writes and reads what is possible now. An application of a server answers the client's end with ten bytes and its own end.
     pub(crate) fn talk(&mut self, now: Instant, endpoint: &mut Endpoint, notes: &mut Vec<String>) {
         self.hear(now, endpoint, notes);
         if self.side == Side::Server && self.is_at_end && !self.finishes {
@@ -120,7 +120,7 @@ impl Application {
         }
     }
 
-    /// Whether its side has any part in what was said: the client, or an application that has heard something.
+    /// Whether its side has taken part: the client, or an application that has read something.
     pub(crate) fn side_has_spoken(&self) -> bool {
         self.side == Side::Client || self.heard > 0
     }

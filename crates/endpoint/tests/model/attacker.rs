@@ -78,7 +78,7 @@ pub(crate) enum Lane {
     HeldUntil(Instant),
 }
 
-/// What the attacker has made of a subflow.
+/// The state of a subflow after the attacker's actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     Open,
@@ -146,7 +146,7 @@ impl Flow {
         self.voices[side.index()].as_ref().zip(self.voices[side.other().index()].as_ref())
     }
 
-    /// What of it can matter for what is still to come.
+    /// Describes the state that can affect later events.
     fn describe(&self, now: Instant) -> Option<String> {
         if self.life == Life::Over && self.kept.is_empty() {
             return None;
@@ -177,7 +177,7 @@ impl Attacker {
         self.flows.entry(name).or_insert_with(|| Flow::new(number))
     }
 
-    /// What of its memory can matter for what is still to come.
+    /// Describes the part of its memory that can affect later events.
     pub(crate) fn describe(&self, now: Instant) -> String {
         let mut flows: Vec<_> = self.flows.values().filter_map(|flow| flow.describe(now)).collect();
         flows.sort();

@@ -116,7 +116,7 @@ impl World<'_> {
         }
     }
 
-    /// Acknowledges to the side that lives what it has said.
+    /// Acknowledges the segments of the side that lives.
     fn forge(&mut self, name: FlowName, alive: Side) {
         let now = self.now;
         let flow = self.attacker.flow(name);
@@ -132,7 +132,7 @@ impl World<'_> {
         self.fly(now + DELAY, to, ack);
     }
 
-    /// What was kept arrives.
+    /// Lets the kept segments arrive.
     pub(crate) fn release(&mut self) {
         let now = self.now;
         let mut flights = Vec::new();

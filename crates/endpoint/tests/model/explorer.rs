@@ -12,7 +12,7 @@
 use core::fmt;
 use std::collections::BTreeSet;
 
-/// What happens in a run that comes to a known state.
+/// The handling of a run that reaches a known state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EqualStates {
     /// The run ends.
@@ -153,7 +153,7 @@ pub(crate) enum Coverage {
     Bounded { left: usize },
 }
 
-/// What a search has come to.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) bounds: Bounds,

@@ -43,7 +43,7 @@ pub(crate) const SETUP: Setup = Setup {
     twins: false,
 };
 
-/// What comes behind the attack.
+/// The phases after the attack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Last {
     Nothing,
@@ -51,12 +51,12 @@ enum Last {
     Replay(Side, Kind),
 }
 
-/// What is asked at the end.
+/// The check at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// The honest path goes away without a word, and another one comes up.
     Handover,
-    /// Do both ends agree on which subflows live?
+    /// Both ends must agree on the live subflows.
     Agreement,
     /// Both sides say something, over the paths that there are.
     Talk,

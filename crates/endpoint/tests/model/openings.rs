@@ -42,10 +42,10 @@ pub(crate) const TWO_SERVERS: Setup = Setup { servers: 2, sleeps: &[0], ..ONE_SE
 /// Two servers with one name and one key, each on a path of its own.
 pub(crate) const TWO_SERVERS_APART: Setup = Setup { leads: |path, server| path == server, ..TWO_SERVERS };
 
-/// Planted: servers that nothing tells apart.
+/// Planted: servers that are indistinguishable.
 pub(crate) const TWIN_SERVERS: Setup = Setup { twins: true, ..TWO_SERVERS };
 
-/// Planted: a server that nothing tells apart from itself before it was started again.
+/// Planted: a restarted server that is indistinguishable from its earlier run.
 pub(crate) const TWIN_STARTS: Setup = Setup { twins: true, ..STARTED_AGAIN };
 
 /// Planted: the client's clock stands still while it sleeps.
@@ -117,7 +117,7 @@ fn replay(world: &mut World<'_>) {
     }
 }
 
-/// What has to hold at the end of a run.
+/// The invariants at the end of a run.
 pub(crate) fn judge(world: &World<'_>) -> Result<(), Violation> {
     let broken = |invariant, detail| Err(Violation { invariant, detail });
     let client = world.client.as_ref().expect("it was opened");

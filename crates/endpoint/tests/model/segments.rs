@@ -117,7 +117,7 @@ fn is_tagged(option: &MptcpOption<'_>) -> bool {
     matches!(option, MptcpOption::Unknown { subtype: 0xf, low_bits, .. } if *low_bits != 1)
 }
 
-/// What the attacker has to know of one side of a subflow to speak in its name.
+/// The state of one side of a subflow that the attacker needs to forge its segments.
 #[derive(Clone)]
 pub(crate) struct Voice {
     /// The last segment that the attacker let through, or the first of all.
@@ -139,7 +139,7 @@ impl Voice {
         new
     }
 
-    /// The side has said this.
+    /// Notes a segment of the side.
     pub(crate) fn hear(&mut self, segment: &Segment) {
         self.said = later(self.said, segment.seq + space(segment));
         self.stamp = stamps(segment).map_or(self.stamp, |(value, _)| value);

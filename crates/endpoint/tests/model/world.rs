@@ -53,9 +53,9 @@ pub(crate) struct Setup {
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     listener: Option<ListenerId>,
-    /// So much less than the world's has its clock counted.
+    /// The time by which its clock is behind that of the world.
     pub(crate) behind: Duration,
-    /// It sleeps until then: it takes nothing and does nothing.
+    /// It sleeps until then: it receives nothing and does nothing.
     pub(crate) wakes_at: Option<Instant>,
     /// How often it was started.
     pub(crate) starts: u64,

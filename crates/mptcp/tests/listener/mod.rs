@@ -18,12 +18,12 @@ pub(crate) struct Listener {
     pub(crate) world: World,
     pub(crate) peer: RawPeer,
     said: Rc<RefCell<VecDeque<Segment>>>,
-    /// All that the server has said.
+    /// All segments of the server.
     pub(crate) heard: Vec<Segment>,
 }
 
 impl Listener {
-    /// Past the handshake and the record that says which opening this is.
+    /// Returns a listener after the handshake and OPENING.
     pub(crate) fn open() -> Self {
         let mut listener = Self::shake(|_| {});
         let opening = listener

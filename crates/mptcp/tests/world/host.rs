@@ -1,4 +1,4 @@
-//! What a connection of the tests has from its host.
+//! The host of a connection in the tests.
 
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Instant, PathId, Random, SeededRandom, SeqNum};

@@ -460,7 +460,7 @@ fn to_has(side: &Side) -> bool {
     side.connection.is_some()
 }
 
-/// Bytes that tell where they belong.
+/// Returns bytes that identify their place.
 pub(crate) fn pattern(len: usize, salt: u64) -> Vec<u8> {
     let mut random = SeededRandom::from_number(salt);
     let mut data = vec![0; len];

@@ -1,4 +1,4 @@
-//! Segments as others than the two hosts read, answer and change them.
+//! Segments in the hands of middleboxes and of other hosts: reading, answering and changing them.
 
 use bytes::Bytes;
 use plait_base::SeqNum;
@@ -20,7 +20,7 @@ pub(super) fn mptcp_options(segment: &Segment) -> Vec<Mptcp> {
         .collect()
 }
 
-/// What a host without the connection answers (RFC 9293, section 3.10.7.1).
+/// Returns the answer of a host without the connection (RFC 9293, section 3.10.7.1).
 pub(super) fn reset_for(stray: &Segment) -> Segment {
     let has_ack = stray.flags.contains(Flags::ACK);
     Segment {
@@ -39,7 +39,7 @@ pub(super) fn reset_for(stray: &Segment) -> Segment {
     }
 }
 
-/// The segment without its MPTCP options, as middleboxes like it.
+/// Removes the MPTCP options of the segment, as some middleboxes do.
 pub(crate) fn strip(segment: &mut Segment) {
     rewrite(segment, |_| None);
 }
