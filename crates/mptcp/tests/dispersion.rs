@@ -454,7 +454,7 @@ fn the_key_of_a_scrambled_connection_never_crosses_an_untrusted_path_not_even_at
     }
 }
 
-/// The twin: a plain connection has no such secret, and sends it on every path.
+/// The twin: a plain connection has no such secret, and sends its key on every path.
 #[test]
 fn a_plain_connection_ends_with_its_key_on_every_path() {
     let mut world = half_trusted(39, vec![Link::default(); 2], |_| ());
