@@ -52,7 +52,7 @@ impl Endpoint {
             return;
         }
         if segment.source == segment.destination {
-            self.note_stranger(now, segment.source, "segment dropped: it names itself as its sender");
+            self.note_stranger(now, segment.source, "segment dropped: its source is its destination");
             self.counters.from_self += 1;
             return;
         }
@@ -284,7 +284,7 @@ impl Endpoint {
     pub(crate) fn reply(&mut self, now: Instant, reply: Segment) {
         let to = reply.destination;
         if !self.replies.push(now, reply) {
-            self.note_stranger(now, to, "answer not given: there are too many");
+            self.note_stranger(now, to, "answer not sent: there are too many");
             self.counters.replies_limited += 1;
         }
     }

@@ -33,7 +33,7 @@ mod on {
             match self.repetitions.note(now, what, MOST_CONNECTIONS) {
                 Some(0) => true,
                 Some(more_like_it) => {
-                    info!(what, more_like_it, "connections of others were not told of");
+                    info!(what, more_like_it, "connections of other hosts were not logged");
                     true
                 }
                 None => false,

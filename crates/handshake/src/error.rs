@@ -48,14 +48,13 @@ pub enum HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong => f.write_str("the peer's handshake is longer than any handshake is"),
+            Self::TooLong => f.write_str("the peer's handshake is too long"),
             Self::Malformed(what) => write!(f, "malformed handshake: {what}"),
             Self::Unconfirmed => f.write_str(
-                "the server does not confirm the keys: the negotiation, or what either end said in front of the handshake, was changed \
-                 on the way",
+                "the server does not confirm the keys: the negotiation, or a prologue, was changed on the path",
             ),
             Self::BytesBehindTheEnd => {
-                f.write_str("the peer sent unmapped bytes behind the end of the handshake")
+                f.write_str("the peer sent unmapped bytes after the end of the handshake")
             }
             Self::WeakKey => f.write_str("the peer's public key is invalid"),
             Self::NoCommonSuite => f.write_str("no cipher suite that both hosts have"),
@@ -80,9 +79,9 @@ impl core::error::Error for HandshakeError {}
 fn alert_words(alert: u8) -> String {
     match alert {
         42 | 45 | 46 | 48 => "it does not trust our certificate or key".to_owned(),
-        UNSUPPORTED_CERTIFICATE => "it has no identity of the kind that we want to see".to_owned(),
-        49 => "it does not let us in".to_owned(),
-        116 => "it takes only clients that show a key".to_owned(),
+        UNSUPPORTED_CERTIFICATE => "it has no identity of the kind that we require".to_owned(),
+        49 => "it denies us access".to_owned(),
+        116 => "it accepts only clients with a key".to_owned(),
         other => format!("TLS alert {other}"),
     }
 }

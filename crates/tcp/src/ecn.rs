@@ -250,7 +250,7 @@ impl Marking {
         self.on_reduction(next);
         self.timeouts = self.timeouts.saturating_add(1);
         if self.timeouts >= TIMEOUTS_OF_CAPABLE && self.is_capable() {
-            log::debug!("ECN off: what is ECN-capable does not arrive");
+            log::debug!("ECN off: ECN-capable packets do not arrive");
             self.capable = false;
         }
     }
@@ -359,7 +359,7 @@ impl Connection {
         self.ecn.on_reduction(self.send.next);
         self.ecn.rounds_at_floor = if window < before { 0 } else { self.ecn.rounds_at_floor + 1 };
         if self.ecn.rounds_at_floor >= ROUNDS_AT_FLOOR {
-            log::debug!("ECN off: every round trip tells of congestion, whatever is sent");
+            log::debug!("ECN off: every round trip reports congestion, whatever is sent");
             self.ecn.capable = false;
         }
         true

@@ -30,7 +30,7 @@ impl Connection {
         if let Mode::Plain(_) = self.mode() {
             return;
         }
-        log::debug!(?reason, "falls back to plain TCP, if that is allowed");
+        log::debug!(?reason, "falls back to plain TCP, if allowed");
         let subflow = &self.subflows[index];
         let shift = self.outgoing.next().wrapping_sub(subflow.tcp.next_offset());
         let way = (subflow.state.id, shift);

@@ -80,9 +80,9 @@ impl fmt::Display for AttemptStatus {
         }
         let silence = match self.stage {
             AttemptStage::SynSent => "no answer to the SYN",
-            AttemptStage::Established => "silence behind the SYN/ACK",
+            AttemptStage::Established => "silence after the SYN/ACK",
             AttemptStage::Handshake => "silence in the handshake",
-            AttemptStage::Authenticated => "silence behind the handshake",
+            AttemptStage::Authenticated => "silence after the handshake",
             AttemptStage::Confirmed => "slower",
         };
         let words = match self.outcome {
@@ -95,7 +95,7 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::Unreachable => "unreachable",
                 ConnectionError::Reset | ConnectionError::FastClose => "reset by the peer, or in its name",
                 ConnectionError::PlainRefused | ConnectionError::NotScrambled(_) => {
-                    "the options of Multipath TCP were stripped or are not spoken there"
+                    "the options of Multipath TCP were stripped or are not supported there"
                 }
                 ConnectionError::NotSealed => "the offer to seal was stripped, altered or refused",
                 ConnectionError::HandshakeFailed => "the handshake failed",
@@ -109,7 +109,7 @@ impl fmt::Display for AttemptStatus {
                     "another instance of the server answers there than the one that may have the request"
                 }
                 ConnectionError::Aborted => "given up here",
-                ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was broken there",
+                ConnectionError::Protocol | ConnectionError::Corrupted => "the protocol was violated there",
                 ConnectionError::NoTrustedPath => "not trusted",
                 ConnectionError::TimedOut => silence,
             },

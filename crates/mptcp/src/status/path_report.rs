@@ -118,9 +118,9 @@ impl fmt::Display for PathReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subflows, silent, reset, refused, blocks_failed, tags_failed, .. } = *self;
         let counted = [
-            (blocks_failed, "blocks were changed on the way"),
+            (blocks_failed, "blocks were changed on the path"),
             (tags_failed, "tags of options were wrong"),
-            (silent, "subflows fell silent"),
+            (silent, "subflows became silent"),
             (reset, "subflows were reset by the peer, or in its name"),
             (refused, "subflows were refused"),
         ];
@@ -130,7 +130,7 @@ impl fmt::Display for PathReport {
             write!(f, "; {count} {what}")?;
         }
         if said.is_empty() {
-            f.write_str("; nothing is known against it")?;
+            f.write_str("; no problem is known")?;
         }
         Ok(())
     }

@@ -182,7 +182,7 @@ impl Connection {
             self.counters.bad_join_hmacs += 1;
             let path = subflow.state.path;
             subflow.reset(ResetInfo::because(ResetReason::Mptcp));
-            self.on_path_missing(now, path, "the answer to the join is not of a host that has the keys");
+            self.on_path_missing(now, path, "the answer to the join is not from a host with the keys");
             return;
         }
         subflow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
