@@ -11,27 +11,27 @@ use crate::protection::Mode;
 use crate::subflows::subflow::ResetInfo;
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
-/// to be sent again, as long as nobody hinders it.
+/// to be sent again, if no attacker interferes.
 const MAX_CLOSING_WAIT: Duration = Duration::from_secs(2);
 /// How long an end that has everything waits for what is missing of its acknowledgment while nothing verified comes, where the peer may
 /// have all as well, and be gone.
 const MAX_LAST_ACK_WAIT: Duration = Duration::from_secs(5);
 
-/// Whether the connection lives.
+/// The life of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
-    /// It does.
+    /// It is open.
     Open {
-        /// Nobody reads: data is answered by a reset.
+        /// The application does not read any more: data is answered by a reset.
         refuses_data: bool,
     },
-    /// Both sides have said all.
+    /// Both sides have sent everything.
     Complete,
     /// It has failed.
     Failed(ConnectionError),
 }
 
-/// How far a connection is towards its end.
+/// Progress of a connection towards its end.
 #[derive(Debug)]
 pub(crate) struct Closing {
     life: Life,
@@ -58,7 +58,7 @@ enum Losses {
     Silence,
 }
 
-/// What is known of both streams.
+/// The state of both streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     /// Our application writes no more.
@@ -71,7 +71,7 @@ pub(crate) struct Ends {
     pub(crate) is_acked: bool,
     /// Everything of the peer's has arrived, its DATA_FIN included.
     pub(crate) is_received: bool,
-    /// Nobody on the way can have forged that either stream has arrived to its end.
+    /// The ends of both streams are verified: an attacker on the path cannot have forged them.
     pub(crate) is_verified: bool,
     /// The same of all bytes of both streams and of the peer's end; that the peer has heard of ours is not known.
     pub(crate) lacks_last_ack: bool,
@@ -90,7 +90,7 @@ pub(crate) enum Waits {
     ForLastAck,
 }
 
-/// What the end calls for.
+/// The next step of closing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Nothing now.
@@ -105,14 +105,14 @@ pub(crate) enum Step {
     GiveUp(ConnectionError),
 }
 
-/// What becomes of bytes that can be read.
+/// The action on readable bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForReader {
     /// There are none, and the stream goes on.
     Nothing,
-    /// The application is told of them, or of the end.
+    /// Report them, or the end, to the application.
     Tell,
-    /// Nobody reads them: the connection is aborted (RFC 9293, section 3.6.1).
+    /// The application does not read any more: abort the connection (RFC 9293, section 3.6.1).
     Refuse,
 }
 
@@ -138,7 +138,7 @@ impl Closing {
         }
     }
 
-    /// What it has failed with.
+    /// Returns the error with which it has failed.
     pub(crate) fn error(&self) -> Option<ConnectionError> {
         match self.life {
             Life::Open { .. } | Life::Complete => None,
@@ -153,7 +153,7 @@ impl Closing {
         }
     }
 
-    /// It fails. What the resets of its subflows say; `None` if it is over already.
+    /// Fails the connection. Returns the options of its subflows' resets; `None` if it is over already.
     pub(crate) fn fail(&mut self, error: ConnectionError, mode: Mode) -> Option<ResetInfo> {
         if self.is_over() {
             return None;
@@ -162,7 +162,7 @@ impl Closing {
         Some(last_words(error, mode))
     }
 
-    /// Both sides have said all. `false` if it is over already.
+    /// Notes that both sides have sent everything. Returns `false` if it is over already.
     pub(crate) fn complete(&mut self) -> bool {
         !self.is_over() && {
             self.life = Life::Complete;
@@ -170,7 +170,7 @@ impl Closing {
         }
     }
 
-    /// Nobody reads from now on. `false` if it is over already.
+    /// Notes that the application reads no more. Returns `false` if it is over already.
     pub(crate) fn refuse_data(&mut self) -> bool {
         let is_open = !self.is_over();
         if is_open {
@@ -229,24 +229,24 @@ impl Closing {
         since + MAX_LAST_ACK_WAIT <= now
     }
 
-    /// Since when there is no subflow, where each has ended by a reset. An outage is silent, and may end.
+    /// Returns since when there is no subflow, if each has ended by a reset. An outage is silent, and may end.
     fn refused_since(&self) -> Option<Instant> {
         self.no_subflow_since.filter(|_| self.losses == Losses::Resets)
     }
 
-    /// What it waits for.
+    /// Returns what it waits for.
     pub(crate) fn waits(&self) -> Waits {
         if self.last_ack_since.is_some() { Waits::ForLastAck } else { Waits::ForNothing }
     }
 
-    /// When it ends without the last acknowledgment.
+    /// Returns when it ends without the last acknowledgment.
     pub(crate) fn closing_deadline(&self) -> Option<Instant> {
         let verified = self.verified_since.map(|since| since + MAX_CLOSING_WAIT);
         let last_ack = self.last_ack_since.map(|since| since + MAX_LAST_ACK_WAIT);
         verified.or(last_ack).filter(|_| !self.is_over())
     }
 
-    /// The last subflow is gone.
+    /// Handles the end of the last subflow.
     pub(crate) fn on_no_subflow(&mut self, now: Instant) {
         self.no_subflow_since = self.no_subflow_since.or(Some(now));
         self.on_no_way(now);
@@ -257,7 +257,7 @@ impl Closing {
         self.no_way_since = self.no_way_since.or(Some(now));
     }
 
-    /// A subflow has ended, by a reset or not.
+    /// Notes how a subflow has ended.
     pub(crate) fn on_lost(&mut self, is_reset: bool) {
         self.losses = match self.losses {
             Losses::None | Losses::Resets if is_reset => Losses::Resets,
@@ -265,13 +265,13 @@ impl Closing {
         };
     }
 
-    /// Something verified has come on a subflow.
+    /// Notes that something verified has come on a subflow.
     pub(crate) fn on_verified(&mut self) {
         self.losses = Losses::None;
         self.on_subflow();
     }
 
-    /// There is a subflow again.
+    /// Notes that there is a subflow again.
     pub(crate) fn on_subflow(&mut self) {
         self.no_subflow_since = None;
     }
@@ -281,7 +281,7 @@ impl Closing {
         self.no_way_since = None;
     }
 
-    /// Since when there is no subflow.
+    /// Returns since when there is no subflow.
     pub(crate) fn no_subflow_since(&self) -> Option<Instant> {
         self.no_subflow_since
     }
@@ -292,7 +292,7 @@ impl Closing {
     }
 }
 
-/// What the resets say.
+/// Returns the options of the resets.
 fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
     let reason = match error {
         ConnectionError::Protocol
@@ -317,7 +317,7 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::AllPathsLost => ResetReason::Unspecified,
     };
     match mode {
-        // Without a session, or before there is one, nobody could read the options.
+        // Without a session, or before there is one, the peer could not interpret the options.
         Mode::Plain(_) | Mode::Opening => ResetInfo::default(),
         Mode::Multipath => {
             ResetInfo { fast_close: error != ConnectionError::FastClose, ..ResetInfo::because(reason) }

@@ -1,4 +1,4 @@
-//! Which subflows live: an attacker on one path speaks TCP to both ends and makes them disagree. What it gains by that.
+//! The life of subflows: an attacker on one path speaks TCP to both ends and makes them disagree. The tests show its gain.
 
 mod sealing;
 mod world;

@@ -1,4 +1,4 @@
-//! The end of the connection: passes on what a [`Closing`](crate::closing::Closing) decides.
+//! The end of the connection: applies the decisions of [`Closing`](crate::closing::Closing).
 
 use crate::log;
 use plait_base::{Dsn, Instant};
@@ -9,10 +9,10 @@ use crate::subflows::subflow::{ResetInfo, Stage, Subflow};
 use crate::{Connection, ConnectionError};
 
 /// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where
-/// anybody could guess for ever; the other subflows, and resets without a key, are as good as before.
+/// any host could guess forever; the other subflows, and resets without a key, are not affected.
 const MAX_BAD_FAST_CLOSES: u64 = 64;
 impl Connection {
-    /// The connection ends here: every subflow is reset.
+    /// Fails the connection and resets every subflow.
     pub(crate) fn fail(&mut self, error: ConnectionError) {
         self.fail_and(error, Subflow::reset);
     }
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// Tells the application of what has arrived, unless nobody reads it.
+    /// Reports arrived bytes to the application, unless it does not read any more.
     pub(crate) fn tell_reader(&mut self) {
         match self.closing.for_reader(self.incoming.is_readable(), self.incoming.is_exhausted()) {
             ForReader::Nothing => {}
@@ -74,14 +74,14 @@ impl Connection {
     }
 
     /// All of the peer's stream is here. That is said on every subflow: what the last of it came over may be dead on the way back.
-    /// A repeated DATA_FIN is answered where it comes, so that nobody draws several segments by one.
+    /// A repeated DATA_FIN is answered only on its own subflow, so that one segment cannot cause several.
     pub(crate) fn acknowledge_end(&mut self) {
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
             subflow.tcp.request_ack();
         }
     }
 
-    /// Sends what the end of writing calls for, and ends the connection when both sides are through.
+    /// Sends the end of our stream when it is due, and ends the connection when both sides have finished.
     pub(crate) fn progress_closing(&mut self, now: Instant) {
         let ends = Ends {
             is_finished: self.outgoing.is_finished(),

@@ -1,4 +1,4 @@
-//! When a subflow makes no progress, others send its data too; when it is lost, they send all of it.
+//! Reinjection: if a subflow makes no progress, others send its data too; if it is lost, they send all of it.
 
 use crate::log;
 use plait_base::{Duration, Instant, SubflowId};
@@ -20,17 +20,17 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_QUEUE: Duration = Duration::from_millis(300);
 /// A stalled subflow is closed after so long if others work; the path manager tries the path again later.
 const MAX_STALL: Duration = Duration::from_secs(8);
-/// Timeouts in a row after which a subflow that is being closed is dropped: its data goes other ways.
+/// Timeouts in a row after which a subflow that is being closed is dropped: its data takes other subflows.
 const MAX_FIN_TIMEOUTS: u8 = 4;
-/// The same once the connection is complete: nobody misses anything then, and somebody may wait for the end.
+/// The same once the connection is complete: no byte is missing then, and the application may wait for the end.
 const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
 
-/// What a reset in answer to a join may mean.
+/// The possible causes of a reset in answer to a join.
 const REFUSED: &str = "the join was refused: the host there does not know this connection. Somebody may be in the middle of \
      another path, or a balancer has chosen another machine";
 
 impl Connection {
-    /// Looks for subflows that stand still, and for those that move again.
+    /// Checks which subflows have stalled, and which make progress again.
     pub(crate) fn check_stalls(&mut self, now: Instant) {
         self.drop_unanswered();
         if self.mode() != Mode::Multipath || self.closing.is_over() {
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// Subflows whose FIN nobody answers: nothing depends on them any more.
+    /// Drops subflows with an unanswered FIN: nothing depends on them any more.
     fn drop_unanswered(&mut self) {
         if matches!(self.mode(), Mode::Plain(_)) {
             return;
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Whether a subflow that stood still does not any more. On a sealed connection progress that anybody on its path can
+    /// Whether a stalled subflow makes progress again. On a sealed connection progress that an attacker on its path can
     /// feign is not enough: all that it had is through, and the peer does not wait for any of it.
     fn has_recovered(&self, subflow: &Subflow, stall: Stall) -> bool {
         let acked = subflow.tcp.acked_offset();
@@ -152,7 +152,7 @@ impl Connection {
 
     /// Whether this subflow is not given more, while another is there: the peer has waited for a block of it for too long, and for more behind it.
     /// What is sent later is not late for what was in front of it: waiting for that, too, would leave the path empty for a round trip.
-    /// Selective acknowledgments do not count: nobody who holds the first block back gets more by making them up.
+    /// Selective acknowledgments do not count: an attacker that delays the first block gains nothing by forging them.
     pub(crate) fn has_too_much(&self, now: Instant, subflow: &Subflow) -> bool {
         self.is_queue_long(now, subflow)
             && subflow.state.sealed.delivery.bytes_in(LONGEST_QUEUE).is_none_or(|bytes| {
@@ -168,7 +168,7 @@ impl Connection {
             })
     }
 
-    /// What only this subflow carries goes out on others too.
+    /// Sends the blocks that only this subflow carries on others too.
     fn reinject_from(&mut self, id: SubflowId) {
         let subflows = &self.subflows;
         let is_good =
@@ -176,7 +176,7 @@ impl Connection {
         self.outgoing.on_stalled(id, is_good);
     }
 
-    /// A subflow has ended.
+    /// Handles the end of a subflow.
     pub(crate) fn on_subflow_lost(&mut self, now: Instant, index: usize, was: Stage) {
         let state = &self.subflows[index].state;
         let (id, path, remote) = (state.id, state.path, state.tuple.remote);
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Without any subflow the connection waits, but not for ever.
+    /// Returns when the wait without any subflow ends.
     pub(crate) fn no_subflow_deadline(&self) -> Option<Instant> {
         if self.closing.is_over() {
             return None;
@@ -252,7 +252,7 @@ impl Connection {
         Some(since + self.config.protect.longest_silence()? + self.config.no_subflow_timeout)
     }
 
-    /// When to look for subflows that stand still.
+    /// Returns when subflows must be checked for a stall.
     pub(crate) fn stall_deadline(&self) -> Option<Instant> {
         if self.mode() != Mode::Multipath || self.closing.is_over() || self.subflows.len() < 2 {
             return None;
@@ -325,7 +325,7 @@ impl Connection {
     }
 }
 
-/// The round trip that the receive buffer has to cover: that of the slowest path. Where somebody on a path may have made it up
+/// The round trip that the receive buffer has to cover: that of the slowest path. Where an attacker may have forged it
 /// and that is to cost nothing, on a sealed connection, it is no longer than the sender would wait for that path.
 pub(crate) fn slowest_round_trip(now: Instant, subflows: &Subflows, is_sealed: bool) -> Duration {
     let round_trips = || subflows.iter().filter_map(|subflow| subflow.tcp.receive_round_trip(now));

@@ -21,7 +21,7 @@ impl Connection {
         }
     }
 
-    /// Somebody else has answered on this attempt than on the one that the application was told of.
+    /// Refuses a peer with another identity on this attempt than on the one that was reported to the application.
     pub(crate) fn refuse_peer(&mut self) {
         let why = "another peer answered here than on the path that answered first";
         self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
@@ -70,7 +70,7 @@ impl Connection {
         if self.protection.may_acknowledge() { self.incoming.next() } else { 1 }
     }
 
-    /// An attempt that nobody has claimed has had its time.
+    /// Gives up an unclaimed attempt after its time.
     pub(super) fn give_up_claim(&mut self) {
         if self.protection.established().is_some_and(Established::is_refused) {
             self.fail(ConnectionError::Aborted);
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Nothing could be verified.
+    /// Fails a connection on which nothing could be verified.
     pub(super) fn fail_altered(&mut self) {
         let why =
             "not one block could be verified: the two ends have different keys, or each block was changed";

@@ -100,13 +100,13 @@ impl Connection {
         );
     }
 
-    /// When that is.
+    /// Returns when a handshake is given up.
     pub(crate) fn handshake_deadline(&self) -> Option<Instant> {
         let sealed = self.protection.sealed().filter(|_| !self.closing.is_over())?;
         sealed.handshake_deadline(self.closing.no_subflow_since())
     }
 
-    /// There will be no sealed connection, and no other.
+    /// Fails the connection: it can be neither sealed nor plain.
     pub(super) fn fail_sealing(&mut self, why: String, error: ConnectionError) {
         self.fail(error);
         self.note_failure(why);

@@ -23,7 +23,7 @@ const MAX_FAILURES: u64 = 8;
 /// sends no wrong one, so that a few are enough for whatever a middlebox does to options.
 const MAX_TAGS_FAILED: u64 = 8;
 /// Wrong tags of a connection, all its subflows together, from which on a single one closes its subflow. The connection goes
-/// on: somebody on one path must not be able to end it. New keys would gain nothing, as a guess is as good under any key.
+/// on: an attacker on one path must not be able to end it. New keys would gain nothing: a guess is as good under any key.
 const MAX_TAGS_FAILED_IN_ALL: u64 = 4096;
 
 impl Connection {
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Takes what TCP has put in order.
+    /// Takes the bytes that TCP has put in order.
     pub(crate) fn read_sealed(&mut self, now: Instant, index: usize) {
         while let Some(chunk) = self.subflows[index].tcp.read() {
             let state = &mut self.subflows[index].state;
@@ -192,7 +192,7 @@ impl Connection {
         self.on_failed(Some(index));
     }
 
-    /// The tag of a segment without a block is wrong: somebody guesses, or changes options.
+    /// Handles a wrong tag on a segment without a block: an attacker guesses tags, or changes options.
     pub(super) fn on_tag_failed(&mut self, index: usize) {
         self.counters.tags_failed += 1;
         let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
@@ -211,7 +211,7 @@ impl Connection {
         subflow.reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
     }
 
-    /// Something that was not sealed by the peer came on a subflow, which may be gone by now.
+    /// Handles bytes on a subflow that the peer did not seal. The subflow may be gone by now.
     pub(super) fn on_failed(&mut self, index: Option<usize>) {
         log::debug!("block or option tag failed verification");
         self.counters.blocks_failed += 1;

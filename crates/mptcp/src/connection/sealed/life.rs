@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// When a subflow is to be asked, or given up.
+    /// Returns when a subflow must be asked, or given up.
     pub(crate) fn life_deadline(&self) -> Option<Instant> {
         if self.closing.is_over() || !self.protection.verifies_life() {
             return None;
@@ -108,7 +108,7 @@ impl Connection {
         self.token().unwrap_or_default().rotate_left(self.subflows[index].state.id.0)
     }
 
-    /// A CHECK has come on a subflow.
+    /// Handles a CHECK on a subflow.
     pub(super) fn take_check(&mut self, now: Instant, index: usize, tag: &CheckTag) {
         let Some(name) = self.subflows[index].state.sealed.tag else { return };
         let Some(established) = self.protection.established_mut() else { return };
@@ -173,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Drops the subflows that the peer has no more.
+    /// Drops the subflows that the peer no longer has.
     pub(super) fn heed_gone(&mut self) {
         while let Some(name) = self.protection.established_mut().and_then(Established::poll_gone) {
             let is_it = |index: &usize| self.subflows[*index].state.sealed.tag == Some(name);

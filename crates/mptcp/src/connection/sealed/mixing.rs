@@ -1,4 +1,4 @@
-//! Shares of the keys over single paths: when one is asked for, sent, and taken.
+//! Shares of the keys over single paths: requesting, sending and taking them.
 
 use bytes::Bytes;
 use plait_base::{Instant, PathId, Random};
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// The wait for them is over.
+    /// Ends the wait for required paths.
     pub(super) fn give_up_paths(&mut self, host: &dyn Host) {
         let Some(established) = self.protection.established() else { return };
         let (required, [sent, received]) = (established.required(), established.mixed_paths());

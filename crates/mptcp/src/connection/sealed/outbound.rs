@@ -1,4 +1,4 @@
-//! Which blocks of a sealed connection go out on which subflow.
+//! Selection of the subflow for each block of a sealed connection.
 
 use plait_base::Instant;
 use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN};
@@ -110,7 +110,7 @@ impl Connection {
         let established = self.protection.established();
         let Some(first) = established.and_then(Established::first_ahead) else { return true };
         for candidate in candidates {
-            // A part of a block would be a super-segment of its own. Who has nothing in flight has no more room to
+            // A part of a block would be a super-segment of its own. A subflow with nothing in flight has no more room to
             // hope for.
             let is_short = (candidate.room as u64) < first.length;
             if is_short && waits_for_room && self.subflows[candidate.index].is_busy() {

@@ -1,4 +1,4 @@
-//! What the peer's control records call for outside of the protection.
+//! Handling of the peer's control records outside of the protection.
 
 use plait_base::Instant;
 use plait_protect::sealed::Seen;
@@ -51,7 +51,7 @@ impl Connection {
         self.protection.established_mut().is_some_and(|established| established.ask_look(bytes))
     }
 
-    /// The peer asks how its subflows look.
+    /// Answers the peer's question for the state of its subflows.
     fn answer_look(&mut self) {
         let seen = self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(|subflow| {
             let syn = subflow.tcp.peer_syn()?;

@@ -1,6 +1,6 @@
-//! Blocks that TCP delivers and the peer does not get.
+//! Repair of blocks that TCP has delivered and that the peer cannot verify.
 //!
-//! TCP acknowledges bytes before anybody has verified them; the Data-ACK covers them afterwards, and the same segment
+//! TCP acknowledges bytes before they are verified; the Data-ACK covers them afterwards, and the same segment
 //! carries both. Where that segment is part of a block, TCP's counts at once, and the Data-ACK when the block has come whole
 //! and is genuine. So a block whose bytes TCP has seen acknowledged on every subflow that carried it, while a Data-ACK
 //! still asks for it, did not get through intact: it goes out again, on another subflow if there is one, a backup or not. It is
@@ -54,7 +54,7 @@ impl Connection {
         self.subflows.iter().any(|subflow| subflow.is_good() && !block.is_carried_by(subflow.state.id))
     }
 
-    /// Notes who has delivered what the peer has acknowledged.
+    /// Credits the subflows that have delivered the blocks acknowledged by the peer.
     fn credit_deliveries(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             self.subflows.note_flight(now, index);
@@ -69,7 +69,7 @@ impl Connection {
         }
     }
 
-    /// Holds the block at `start` against those that carried it.
+    /// Counts the block at `start` as a denial of its carriers.
     fn deny_carriers(&mut self, start: u64) {
         let Some(block) = self.outgoing.block_mut(start) else { return };
         let mut disbelieved = arrayvec::ArrayVec::<(SubflowId, u64), MAX_DENIED>::new();
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Leaves subflows whose denials are too many, unless there is no other.
+    /// Leaves subflows with too many denials, unless there is no other.
     fn leave_used_up(&mut self, now: Instant) {
         let is_used_up = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed.delivery.is_used_up();
         while let Some(index) = self.subflows.iter().position(is_used_up)
@@ -186,7 +186,7 @@ impl Connection {
         let round_trip = |subflow: &Subflow| subflow.tcp.stats().srtt.unwrap_or(UNKNOWN_RTT);
         let slowest = self.subflows.iter().filter(|subflow| subflow.is_open()).map(round_trip).max()?;
         let grace = (slowest / 4).clamp(MIN_GRACE, MAX_GRACE);
-        // A block takes a quarter of a round trip. Who begins one, or makes one up, and does not go on gains no more than this.
+        // A block takes a quarter of a round trip. An attacker that begins or forges one, and stops, gains no more than this.
         let awaited = (slowest / 2).clamp(MAX_GRACE, MAX_AWAITED);
         Some(arrival.at + if arrival.awaits.is_some() { awaited } else { grace })
     }

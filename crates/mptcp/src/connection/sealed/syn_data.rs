@@ -23,7 +23,7 @@ const MAX_PACKET: usize = 1280;
 impl Connection {
     /// Whether SYNs and SYN/ACKs of ours may bring blocks.
     fn may_bring_data(&self) -> bool {
-        // Dispersed bytes have a limit for each path, which what nobody has acknowledged is not counted against.
+        // Dispersed bytes have a limit for each path, and unacknowledged bytes do not count towards it.
         let is_dispersed = matches!(self.config.scheduler, Scheduler::Dispersed { .. });
         self.config.join_data && !is_dispersed && self.protection.is_sealed()
     }
@@ -72,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// The blocks that the peer waits for first, and then what is in no block yet where no subflow could take it: nobody who plays SYNs
-    /// again is to have our stream cut into small pieces.
+    /// Puts the blocks that the peer waits for first, then bytes in no block yet if no subflow could take them. An attacker that replays SYNs
+    /// must not cause our stream to be cut into small pieces.
     fn put_first_blocks(&mut self, now: Instant, name: SubflowTag, payload: &mut SynPayload) {
         let in_flight = self.outgoing.next();
         let is_in_need = !self.subflows.has_good();
@@ -206,7 +206,7 @@ impl Connection {
                 self.take_opened(&opening, result);
                 is_genuine
             }
-            // A SYN that somebody repeats is one: it does no harm, and gets no other answer than the first did.
+            // A replayed SYN is a duplicate: it is harmless, and causes no other answer than the first.
             Ok(Examined::Duplicate { length, acked }) => {
                 self.on_duplicate(length, acked);
                 true

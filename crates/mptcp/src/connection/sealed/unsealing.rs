@@ -29,7 +29,7 @@ impl Connection {
         !self.closing.is_over() && self.protection.established().is_some_and(Established::has_jobs)
     }
 
-    /// What came of a job.
+    /// Takes the result of a job.
     pub(crate) fn take_result(&mut self, now: Instant, result: CryptoResult) {
         if self.closing.is_over() {
             return;
@@ -57,7 +57,7 @@ impl Connection {
         }
     }
 
-    /// Whether as many blocks are being opened as may be.
+    /// Whether the limit of blocks being opened is reached.
     pub(super) fn is_opening_enough(&self) -> bool {
         let most = usize::from(self.config.crypto_jobs);
         let opening = self.protection.established().map_or(0, Established::opening);

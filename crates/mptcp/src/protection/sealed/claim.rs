@@ -41,7 +41,7 @@ pub(super) enum Claim {
     TurnedAway,
 }
 
-/// What has become of an opening that was to be claimed.
+/// The result of claiming an opening.
 pub(crate) enum Claimed {
     /// What the host says.
     Known(OpeningClaim),
@@ -57,7 +57,7 @@ pub(crate) enum Claimed {
 /// What an opener has to know about one of its attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// Nobody has to be asked: it is not sealed.
+    /// No claim is needed: it is not sealed.
     Unasked,
     /// OPENING is to be said.
     Unsaid,
@@ -162,7 +162,7 @@ impl Protection {
         ours.judge(established.peer(), remote)
     }
 
-    /// Who the peer is, as far as that has to be the same on all attempts.
+    /// Returns the identity of the peer, which must be the same on all attempts.
     pub(crate) fn peer_identity(&self) -> Option<PeerIdentity> {
         self.sealed_status().map(|status| status.peer)
     }
@@ -229,7 +229,7 @@ impl Established {
         self.refused_at.is_some()
     }
 
-    /// When an attempt that nobody has claimed is given up, if it has been without any subflow since `no_subflow_since`, and
+    /// Returns when an unclaimed attempt is given up, if it has been without any subflow since `no_subflow_since`, and
     /// whose opening may take `timeout`.
     pub(super) fn claim_deadline(
         &self,

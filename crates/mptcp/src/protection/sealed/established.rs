@@ -29,7 +29,7 @@ const MAX_PENDING: usize = 64;
 /// Ways that are remembered for what they did to blocks; beyond that the oldest is forgotten.
 const MAX_SUSPECTS: usize = 16;
 
-/// What the handshake has shown.
+/// The result of the handshake about the peer.
 pub(super) struct About {
     pub(super) tep: Tep,
     pub(super) suite: Suite,
@@ -75,7 +75,7 @@ pub(crate) struct Established {
     pub(super) peer_token: u32,
     /// Blocks that no subflow was given yet.
     pub(super) ahead: Ahead,
-    /// What is to be sealed and opened by others.
+    /// Blocks to be sealed and opened by jobs.
     pub(super) jobs: Jobs,
     /// Blocks that are being opened.
     pub(super) opening: BTreeMap<Ticket, Opening>,
@@ -108,7 +108,7 @@ pub(crate) struct Established {
     /// Blocks encrypted, blocks decrypted.
     pub(super) sealed_blocks: u64,
     pub(super) opened_blocks: u64,
-    /// Of both, those done elsewhere.
+    /// Of both, those done by jobs.
     pub(super) blocks_elsewhere: u64,
 }
 
@@ -167,12 +167,12 @@ impl Established {
         }
     }
 
-    /// Who the peer is.
+    /// Returns the authenticated peer.
     pub(super) fn peer(&self) -> &Peer {
         &self.about.peer
     }
 
-    /// The same for people.
+    /// Returns its identity for display.
     pub(super) fn peer_identity(&self) -> PeerIdentity {
         match &self.about.peer {
             Peer::Anonymous => PeerIdentity::Anonymous,
@@ -219,7 +219,7 @@ impl Established {
         self.suspects.contains(&way)
     }
 
-    /// Whether the SYN of the peer's join with this nonce, whose blocks have just been verified, may be answered with data: each may once.
+    /// Whether the SYN of the peer's join with this nonce, just verified, may be answered with data: each may once.
     pub(crate) fn admits_answer(&mut self, nonce: u32) -> bool {
         self.answered_joins.admit(nonce, self.opener.generation())
     }

@@ -51,7 +51,7 @@ use crate::status::{AttemptStage, SealedStatus};
 use crate::{Ratchet, SealedSettings};
 use handshaking::Handshaking;
 
-/// A connection that is sealed or shall be. Whatever becomes of it, it is not plain.
+/// A connection that is sealed or must be sealed. It never becomes plain.
 pub(crate) struct Sealed {
     settings: SealedSettings,
     role: Role,
@@ -60,7 +60,7 @@ pub(crate) struct Sealed {
     stage: Stage,
     /// A non-SYN segment of the other side has come: it has our ENO options.
     is_heard: bool,
-    /// Why there is no sealed connection, for people.
+    /// The reason for which there is no sealed connection, for display.
     failure: Option<String>,
     /// The same, if the options of the SYN/ACK are the reason.
     refusal: Option<Refusal>,
@@ -70,7 +70,7 @@ pub(crate) struct Sealed {
     denies_initial: bool,
 }
 
-/// How far it is.
+/// The stage of the connection.
 enum Stage {
     /// We offer these options in the SYN.
     Offered { eno: OptionBytes },
@@ -82,7 +82,7 @@ enum Stage {
     Handshaking(Box<Handshaking>),
     /// Both sides have the keys.
     Established(Box<Established>),
-    /// It came to nothing.
+    /// It failed.
     Failed {
         /// After both sides had the keys.
         was_established: bool,
@@ -113,8 +113,8 @@ impl Protection {
         self.established().map(|established| established.announced)
     }
 
-    /// Whether everything that either side has to say is known to have arrived, its end included, in a way that nobody on the
-    /// way can forge, given the data offset that is acknowledged. Only where that can be verified.
+    /// Whether all bytes of both sides have verifiably arrived, their ends included, so that no attacker on the
+    /// path can have forged it, given the data offset that is acknowledged. Only where that can be verified.
     pub(crate) fn has_both_ends(&self, acked: u64) -> bool {
         self.established().is_some_and(|established| established.has_both_ends(acked))
     }
@@ -139,7 +139,7 @@ impl Protection {
         self.sealed()?.refusal
     }
 
-    /// Which run of the server this is, where the peer is the server.
+    /// Returns the instance of the server, if the peer is the server.
     pub(crate) fn instance(&self) -> Option<Instance> {
         self.established()?.instance()
     }
@@ -160,7 +160,7 @@ impl Protection {
         self.sealed().is_some_and(|sealed| sealed.is_denied)
     }
 
-    /// One has.
+    /// Notes such an alert.
     pub(crate) fn note_denial(&mut self) {
         if let Some(sealed) = self.sealed_mut() {
             sealed.is_denied = true;
@@ -188,7 +188,7 @@ impl Sealed {
         }
     }
 
-    /// What our side brings along.
+    /// Returns the handshake settings of our side.
     fn ours(&self) -> Option<&dyn Handshakes> {
         match self.role {
             Role::Active => self.settings.opener.as_deref(),
@@ -196,7 +196,7 @@ impl Sealed {
         }
     }
 
-    /// The same, for who holds the rest of the connection.
+    /// The same as an owned value, while the rest of the connection is borrowed.
     pub(crate) fn maker(&self) -> Option<Arc<dyn Handshakes>> {
         match self.role {
             Role::Active => self.settings.opener.clone(),
@@ -283,7 +283,7 @@ impl Sealed {
         }
     }
 
-    /// What our MP_FASTCLOSE proves itself with.
+    /// Returns the key that authenticates our MP_FASTCLOSE.
     pub(crate) fn fast_close(&self) -> Option<[u8; 8]> {
         self.established().map(Established::fast_close)
     }
