@@ -10,8 +10,8 @@ use plait::{Certificate, ErrorKind, Fingerprint, Trust, read_secret};
 /// What a server shows to those who go by certificates.
 #[derive(Debug, Args)]
 pub(crate) struct OwnCertificate {
-    /// Our certificate, with those that lead to its root behind it (PEM), for clients that go by --ca; all others
-    /// are shown our key.
+    /// Our certificate, followed by the certificates that lead to its root (PEM), for clients that use --ca. Other clients
+    /// get our key.
     #[arg(long, value_name = "FILE", requires = "certificate_key")]
     certificate: Option<PathBuf>,
     /// The private key of the certificate (PEM).
@@ -22,15 +22,15 @@ pub(crate) struct OwnCertificate {
 /// What a client goes by.
 #[derive(Debug, Args)]
 pub(crate) struct Authorities {
-    /// Know the server by a certificate that leads to one of the roots in FILE (PEM), in place of its key. Those of
-    /// this machine are in /etc/ssl/certs/ca-certificates.crt.
+    /// Authenticate the server by a certificate that leads to one of the roots in FILE (PEM), instead of its key. The roots
+    /// of this machine are in /etc/ssl/certs/ca-certificates.crt.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The name in its certificate [default: the host that we connect to].
+    /// The name in the server's certificate [default: the host that we connect to].
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
-    /// Trust a server that is not known yet without asking, and remember its key, if two paths at least lead to whoever has
-    /// it; with =one-path, also if a single one does [default: ask at the terminal; without one, refuse].
+    /// Trust the key of an unknown server without asking, and remember it, if at least two paths lead to the holder of the
+    /// key; with =one-path, also if a single path does [default: ask at the terminal; without a terminal, refuse].
     #[arg(
         long,
         value_name = "HOW",
@@ -45,9 +45,9 @@ pub(crate) struct Authorities {
 /// When the key of a server that nobody has heard of is believed without a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum AcceptNew {
-    /// Two paths at least lead to whoever has it: somebody in the middle of one of them is found out.
+    /// At least two paths lead to the key holder. An attacker on one of them is detected.
     Paths,
-    /// Also where a single path does, and whoever is in the middle of that is believed.
+    /// One path is enough. An attacker on that path is trusted.
     OnePath,
 }
 
@@ -92,7 +92,7 @@ impl Authorities {
     /// What helps where a server could not prove itself to us.
     pub(crate) fn remedy(&self, error: &plait::Error) -> Option<&'static str> {
         (error.kind() == ErrorKind::NotAuthenticated && self.are_given()).then_some(
-            "ask who runs the server for the name in its certificate (--server-name) and for its root (--ca)",
+            "ask the operator of the server for the name in its certificate (--server-name) and for its root (--ca)",
         )
     }
 }

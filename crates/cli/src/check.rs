@@ -20,16 +20,16 @@ use crate::output;
 use crate::protection::default_store;
 use crate::status::SCHEMA;
 
-/// Each path to the server is tried alone, over TCP and over UDP, by a sealed connection of its own: what comes through, what is stripped,
-/// and how fast. It takes some seconds. Without root only UDP can be tried.
+/// Try each path to the server alone, over TCP and over UDP, with a sealed connection for each: print what comes through, what is
+/// stripped, and how fast. It takes some seconds. Without root only UDP can be tried.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_CHECK)]
 pub(crate) struct Check {
-    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT; HOST[:PORT] will do. A `plait listen` is one, too.
+    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT; HOST[:PORT] is enough. A `plait listen` is a server, too.
     server: ServerUrl,
     #[command(flatten)]
     trial: Trial,
-    /// Write one JSON object to standard output in place of the table.
+    /// Write one JSON object to standard output instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Trial {
     /// A device to try (repeatable) [default: the devices of the default routes].
     #[arg(short, long = "path", value_name = "DEV", requires = "server")]
     paths: Vec<Path>,
-    /// What to try: tcp, udp, or auto for both.
+    /// Carrier to try: tcp, udp, or auto for both.
     #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
     carrier: Carriers,
     /// Use IPv4 only.
@@ -50,13 +50,13 @@ pub(crate) struct Trial {
     /// Use IPv6 only.
     #[arg(short = '6', requires = "server")]
     ipv6: bool,
-    /// Give a way up that has no connection after so many seconds.
+    /// Give up a path that has no connection after so many seconds.
     #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds, requires = "server")]
     connect_timeout: Duration,
-    /// Leave each connection alone for so many seconds, to see whether NATs remember it; most forget UDP after 30 or later.
+    /// Leave each connection idle for so many seconds, to see whether NATs keep its mapping; most forget UDP after 30 seconds or later.
     #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds, requires = "server")]
     idle: Duration,
-    /// Where our key and those of known servers are [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or where
+    /// Directory of our key and of the keys of known servers [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or as
     /// XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     keys: Option<PathBuf>,
@@ -286,7 +286,7 @@ impl Report {
             let _ = writeln!(text, "server's key {shown}: {known}");
         }
         if !self.key.agrees {
-            text += "WARNING: the ways lead to different keys: somebody is in the middle of one of them\n";
+            text += "WARNING: the ways lead to different keys: an attacker is on one of them\n";
         }
         text
     }

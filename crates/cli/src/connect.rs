@@ -20,10 +20,10 @@ use crate::system::control;
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Connect {
-    /// Name or address of the host, all of whose addresses are tried; or all in one, as listen and serve print it:
+    /// Name or address of the host; all its addresses are tried. Or the URL that listen and serve print:
     /// plait://HOST:PORT#FINGERPRINT.
     host: ServerUrl,
-    /// TCP port, where it is not in the URL.
+    /// TCP port, if it is not in the URL.
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Use IPv4 only.
@@ -32,11 +32,11 @@ pub(crate) struct Connect {
     /// Use IPv6 only.
     #[arg(short = '6')]
     ipv6: bool,
-    /// Give up if there is no connection after so many seconds [default: when the attempts on all paths are
-    /// used up, about two minutes].
+    /// Give up if there is no connection after so many seconds [default: when the attempts on all paths are used
+    /// up, about two minutes].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     connect_timeout: Option<Duration>,
-    /// The server's key, as its `plait listen` shows it; without it the key that it was known by before.
+    /// The server's key, as its `plait listen` shows it [default: the key that the server is known by].
     #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
     server_key: Option<Fingerprint>,
     #[command(flatten)]

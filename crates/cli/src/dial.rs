@@ -37,11 +37,11 @@ pub(crate) struct Towards {
     /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT.
     #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
     server: ServerUrl,
-    /// Give up a connection to the server that is not there after so many seconds.
+    /// Give up a connection to the server that is not open after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
-    /// Reset connections that stand still when the server has answered nothing for so many seconds [default: they wait for some two
-    /// minutes]. Those of a server that was started again are reset as soon as it has proved that.
+    /// Reset stalled connections if the server has not answered for so many seconds [default: they wait about two minutes]. Connections to
+    /// a server that was restarted are reset as soon as the server has proved that.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     dead_after: Option<Duration>,
     #[command(flatten)]
@@ -201,7 +201,9 @@ impl Towards {
             }
             // By --policy prefer or --handshake tcpcrypt only.
             None => {
-                output::say("warning: nobody knows who the server is, and it may not even be sealed");
+                output::say(
+                    "warning: the identity of the server is unproved, and the connection may not be sealed",
+                );
                 Ok(protection)
             }
         }
@@ -293,7 +295,7 @@ impl Line {
         match asked.await {
             Ok(Ok(instance)) => instance,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the server does not say who it is");
+                tracing::debug!(%error, "the server does not show its identity");
                 None
             }
             Err(_) => None,

@@ -15,21 +15,21 @@ use crate::system::{HANGUP, caught, ignores_hangup};
 
 /// What `--help` and the manual say about it.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
-    cannot be reached on any path, or is full; 5 if it is not who it should be, or does not take us; 6 if what was to be had is not what was asked \
+    cannot be reached on any path, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if what is available is not what was asked \
     for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 8 if what was sent first may have been delivered, and no answer \
     came; 128+N if signal N ended \
     it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait check`.
 pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be used; 1 for what has no number of its own; 2 for errors \
-    of usage; 4 if the server cannot be reached on any way, or is full; 5 if it is not who it should be, or does not take us; 6 if it can be reached \
+    of usage; 4 if the server cannot be reached on any way, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if it can be reached \
     and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
     missing; 128+N if signal N ended it, as 141 where the reader of standard output has gone.";
 
 /// The same for `plait doctor`.
 pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is missing that connections cannot be without: those over TCP \
     and UDP for root, those over UDP for an ordinary user; if nothing is, 0, or with --server that of plait check: 0 if a way can be used; 1 \
-    for what has no number of its own; 4 if the server cannot be reached on any way, or is full; 5 if it is not who it should be, or does not take us; 6 \
+    for what has no number of its own; 4 if the server cannot be reached on any way, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 \
     if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
     signal N ended it, as 141 where the reader of standard output has gone.";
 

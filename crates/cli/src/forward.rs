@@ -30,8 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Forward {
-    /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect whoever comes to PORT of HOST behind the server, whose rules
-    /// have to allow it (repeatable).
+    /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect each client to PORT of HOST behind the server (repeatable).
+    /// The rules of the server must allow the destination.
     #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
     locals: Vec<Local>,
     #[command(flatten)]

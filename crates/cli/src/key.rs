@@ -17,7 +17,7 @@ use crate::shown::shown;
 #[derive(Debug, Args)]
 pub(crate) struct Key {
     /// Directory of identity, known_peers and authorized_clients [default: ~/.config/plait, and ~/.local/state/plait for known_peers,
-    /// or where XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
+    /// or as XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS", global = true)]
     keys: Option<PathBuf>,
     #[command(subcommand)]
@@ -26,11 +26,11 @@ pub(crate) struct Key {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key if there is none yet, and show it.
+    /// Create a key if there is none yet, and show it.
     Gen,
     /// Show our own key: the fingerprint, and the line for authorized_clients.
     Show,
-    /// Remember a server's key; one that is known with another has to be forgotten first.
+    /// Remember a server's key. If the server is known with another key, forget that first.
     Trust {
         /// The server with its key: plait://HOST:7443#FINGERPRINT.
         server: ServerUrl,
@@ -40,27 +40,27 @@ enum Action {
         /// HOST[:PORT].
         server: ServerUrl,
     },
-    /// Let a client in to plait serve, by its public key as plait key show says it there.
+    /// Allow a client of plait serve, by its public key as plait key show prints it on the client.
     Authorize {
         /// plait-ed25519 BASE64 [NAME], as one word or several.
         #[arg(required = true)]
         key: Vec<String>,
-        /// What it is called, in place of what stands behind the key.
+        /// Name of the client, instead of the comment after the key.
         #[arg(long)]
         name: Option<String>,
-        /// It may go there only, as with serve --allow (repeatable) [default: wherever the server's own rules say].
+        /// Restrict the client to this destination, as with serve --allow (repeatable) [default: the destinations that the server's
+        /// own rules allow].
         #[arg(long, value_name = "RULE")]
         allow: Vec<Rule>,
     },
-    /// Let a client in no more: the next connection is refused.
+    /// Remove a client: its next connection is refused.
     Revoke {
-        /// Its name or its fingerprint, as plait key list says them.
+        /// The client's name or fingerprint, as plait key list prints it.
         client: String,
     },
-    /// See whether the files make sense; ends with 1 if a line does not.
+    /// Check the files of keys; ends with 1 if a line is invalid.
     Check,
-    /// List the servers that are known, with how well (given, or over how many paths the key was seen), and the clients that are
-    /// let in.
+    /// List the known servers, with the basis of each key (given, or the number of paths it was seen over), and the allowed clients.
     List,
 }
 
@@ -154,7 +154,7 @@ fn check(store: &KeyStore) -> anyhow::Result<String> {
     let list = store.authorized_clients()?;
     if let Some(mistakes) = list.as_ref().map(|list| &list.mistakes).filter(|mistakes| !mistakes.is_empty()) {
         let mistakes: Vec<_> = mistakes.iter().map(|mistake| shown(mistake)).collect();
-        bail!("nobody comes in by these lines\n  {}", mistakes.join("\n  "));
+        bail!("no client is allowed by these lines\n  {}", mistakes.join("\n  "));
     }
     let clients = list.map_or_else(
         || "no authorized_clients".to_owned(),

@@ -26,7 +26,7 @@ pub(crate) fn open(allowed: bool) -> anyhow::Result<Option<KeyLog>> {
     }
     let log = open_file(Path::new(&file), allowed, is_root())?;
     say(&format!(
-        "WARNING: {VARIABLE} is set: the secrets of all connections go to {}; whoever reads that file reads \
+        "WARNING: {VARIABLE} is set: the secrets of all connections go to {}; a reader of that file reads \
          everything",
         log.path().display()
     ));

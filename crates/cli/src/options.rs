@@ -9,131 +9,131 @@ use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scramblin
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Verbosity {
-    /// Say on standard error which connections and paths come and go; twice: decisions, with addresses; three times: packets.
+    /// Print on standard error which connections and paths open and close; twice: decisions, with addresses; three times: packets.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
-    /// Say nothing but errors.
+    /// Print errors only.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 }
 
-/// What both directions of opening have in common.
+/// The options that opening and accepting connections have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// A device to use, and how: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of
-    /// the default routes; over UDP also the one of an address of this host].
+    /// A device to use, and its role: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of the default routes; over
+    /// UDP also the device that has an address of this host].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<Path>,
-    /// What carries the segments: tcp, which needs root; udp, which needs no privilege and passes where networks strip what they do not
-    /// know; or auto: both, udp on a path where tcp does not come through, and udp alone where no TUN device is to be had.
+    /// Carrier of the segments. tcp needs root. udp needs no privilege and passes networks that strip unknown TCP options. auto uses both:
+    /// udp on a path where tcp does not come through, and udp alone if no TUN device is available.
     #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
     pub(crate) carrier: Carriers,
-    /// Seconds that a subflow over UDP may be silent before an empty datagram keeps NATs from forgetting it.
+    /// Seconds of silence after which a subflow over UDP sends an empty datagram, so that NATs keep its mapping.
     #[arg(long, default_value = "25", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) keep_alive: Duration,
-    /// Which path the next bytes take: lowest-rtt, round-robin, redundant (all of them), or dispersed[=BYTES]: in
-    /// turn, and no untrusted path sees more than BYTES (64) in a row.
+    /// Path selection for the next bytes: lowest-rtt, round-robin, redundant (all paths), or dispersed[=BYTES]: paths in turn, and no
+    /// untrusted path sees more than BYTES (64) in a row.
     #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
     pub(crate) scheduler: Scheduler,
-    /// What protects the bytes on their way. Both hosts have to ask for it. Hosts that know regular Multipath TCP only
-    /// need `--protect plain`.
+    /// Protection of the bytes in transit. Both hosts must ask for it. A host that supports regular Multipath TCP only needs
+    /// `--protect plain`.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) protect: Protect,
-    /// What scrambling starts from, the same on both hosts: they do not notice a difference [default: key8].
+    /// Starting point of the scrambling, the same on both hosts: a difference is not detected [default: key8].
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) scramble_start: Option<ScrambleStart>,
-    /// With --protect: go on unprotected if the peer cannot do it, in place of failing.
+    /// With --protect: continue unprotected, instead of failing, if the peer does not support the protection.
     #[arg(long, conflicts_with = "plain")]
     pub(crate) allow_plain: bool,
-    /// With --protect scramble: so many bytes at the start take trusted paths only, or `all` [default: 1460].
+    /// With --protect scramble: send the first BYTES bytes over trusted paths only, or `all` [default: 1460].
     #[arg(long, value_name = "BYTES", value_parser = trusted_bytes)]
     pub(crate) trusted_bytes: Option<u64>,
-    /// With --protect scramble: what happens while only untrusted paths are left [default: stall].
+    /// With --protect scramble: what to do while only untrusted paths are left [default: stall].
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) untrusted_only: Option<UntrustedOnly>,
-    /// Congestion control of each path. Subflows that share a bottleneck are coupled, with bbr they are not.
+    /// Congestion control of each path. Subflows that share a bottleneck are coupled, except with bbr.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) congestion: Congestion,
-    /// Explicit congestion notification: whether routers may mark packets where they would drop them.
+    /// Explicit congestion notification: whether routers may mark packets instead of dropping them.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) ecn: Ecn,
-    /// Open a subflow for each pair of a path and an address of the other host, in place of one over each path.
+    /// Open a subflow for each pair of a path and an address of the other host, instead of one subflow per path.
     #[arg(long)]
     pub(crate) mesh: bool,
-    /// Also open subflows to the addresses that those announce who connect to us.
+    /// Also open subflows to the addresses that connecting clients announce.
     #[arg(long)]
     pub(crate) join_announced: bool,
-    /// Bring no data along in the SYN of a subflow that is joined where no path works any more: for networks that are said to block
-    /// hosts which do. One that only drops such SYNs is found out after a quarter of a second.
+    /// Send no data in the SYN of a subflow that joins while no path works. Use it in networks that block hosts which send such SYNs. A
+    /// network that only drops such SYNs is detected after a quarter of a second.
     #[arg(long)]
     pub(crate) no_join_data: bool,
-    /// Ask for data checksums (DSS checksum): they find what middleboxes change.
+    /// Request data checksums (DSS checksum), which detect changes by middleboxes.
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// How the keys of a sealed connection are agreed on [default: tls; a listener takes both].
+    /// Handshake that agrees on the keys of a sealed connection [default: tls; a listener accepts both].
     #[arg(long, value_enum)]
     pub(crate) handshake: Option<Handshake>,
-    /// Send and take no byte before so many disjoint paths have given a share to the keys of a sealed connection, that of the
-    /// handshake included: whoever does not see all of them can never read it. Where a listener asks for it, who connects has to.
+    /// Send and accept no data until N disjoint paths have contributed to the keys of a sealed connection; the path of the handshake
+    /// counts. An eavesdropper that misses one of these paths can never read the data. If a listener sets this, clients must set it too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
     pub(crate) require_paths: Option<u8>,
-    /// Agree on the keys of sealed connections only in a way that a quantum computer does not break later (X25519 with ML-KEM-768):
-    /// without it the same comes first, and others will do.
+    /// Accept only key agreements that a quantum computer cannot break later (X25519 with ML-KEM-768). Without this option they are
+    /// preferred, and others are accepted.
     #[arg(long)]
     pub(crate) require_pq: bool,
-    /// What to do where the connection cannot be sealed [default: require].
+    /// What to do if the connection cannot be sealed [default: require].
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
-    /// Threads beside the one that moves the packets to seal and open long blocks, 0 to 64. They pay where processors
-    /// are idle while packets move; `scripts/throughput` tells [default: 0, that one does it].
+    /// Threads, in addition to the packet thread, that seal and open long blocks, 0 to 64. They help if processors are idle while packets
+    /// move; `scripts/throughput` measures it [default: 0, the packet thread does it].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=64))]
     pub(crate) crypto_threads: Option<u8>,
-    /// Our own key (PEM) for sealed connections; without it a listener makes one at its first start.
+    /// Our own key (PEM) for sealed connections. Without it a listener creates one at its first start.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Where our key and those of known servers are [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or where
+    /// Directory of our key and of the keys of known servers [default: ~/.config/plait, and ~/.local/state/plait for known_peers, or as
     /// XDG_CONFIG_HOME and XDG_STATE_HOME say; for root /etc/plait].
     #[arg(long, value_name = "DIR", env = "PLAIT_KEYS")]
     pub(crate) keys: Option<PathBuf>,
-    /// As root, too, write the secrets of connections to the file that SSLKEYLOGFILE names: whoever reads it reads everything.
+    /// As root, too, write the secrets of connections to the file that SSLKEYLOGFILE names. A reader of that file can decrypt everything.
     #[arg(long)]
     pub(crate) allow_key_log: bool,
-    /// Most bytes of a connection that are kept until the peer has acknowledged them: a number, or one with K, M or G (of 1024)
+    /// Most bytes of a connection that are kept until the peer has acknowledged them: a number, or a number with K, M or G (of 1024)
     /// [default: 16M].
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     pub(crate) send_buffer: Option<usize>,
-    /// Most bytes of a connection that are kept until they are read; the window offered to the peer grows up to it [default: 16M].
+    /// Most bytes of a connection that are kept until they are read. The window that the peer gets grows up to this size [default: 16M].
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     pub(crate) receive_buffer: Option<usize>,
     /// Do not offer Multipath TCP.
     #[arg(long, conflicts_with = "require_multipath")]
     pub(crate) plain: bool,
-    /// Fail where only plain TCP is to be had.
+    /// Fail if only plain TCP is available.
     #[arg(long)]
     pub(crate) require_multipath: bool,
-    /// At the end of each connection, say on standard error what was negotiated and what each path did.
+    /// At the end of each connection, print on standard error what was negotiated and what each path did.
     #[arg(long)]
     pub(crate) status: bool,
-    /// The same as one JSON object per connection in FILE, - for standard error (docs/status.md).
+    /// Write the same as one JSON object per connection to FILE, - for standard error (docs/status.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) status_json: Option<PathBuf>,
-    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable)
-    /// [default: from 198.18.0.0 and fd70:6c61:6974::, if this host does not use them].
+    /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable) [default: from 198.18.0.0 and
+    /// fd70:6c61:6974::, if this host does not use them].
     #[arg(long = "range", value_name = "NETWORK")]
     pub(crate) ranges: Vec<std::net::IpAddr>,
-    /// Ask this nameserver, over each path alone, for the addresses of a server that is not known yet (repeatable) [default: those of
-    /// each device as systemd-resolved knows them, or those in /etc/resolv.conf].
+    /// Ask this nameserver, over each path alone, for the addresses of an unknown server (repeatable) [default: the nameservers of each
+    /// device according to systemd-resolved, or those in /etc/resolv.conf].
     #[arg(long = "nameserver", value_name = "ADDRESS")]
     pub(crate) nameservers: Vec<std::net::IpAddr>,
-    /// Put rules into a firewall that drops what is forwarded, which let plait's packets through; they are taken out at the end,
-    /// unless that is SIGKILL.
+    /// Add rules that let plait's packets through to a firewall that drops forwarded packets. They are removed at the end, except after
+    /// SIGKILL.
     #[arg(long)]
     pub(crate) open_firewall: bool,
-    /// Listen on this socket, too, for `plait path`; all can be asked without it (plait status).
+    /// Also listen on this socket for `plait path`. `plait status` and `plait path` work without it.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
-    /// Write all packets to FILE (pcapng, one interface per path), with the addresses and ports that they have on the network. What goes over
-    /// UDP is written as the TCP that it carries, with the addresses and ports of its datagrams.
+    /// Write all packets to FILE (pcapng, one interface per path), with their addresses and ports on the network. A packet carried over UDP
+    /// is written as the TCP segment in it, with the addresses and ports of the datagram.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 }
@@ -143,9 +143,9 @@ pub(crate) enum Protect {
     /// MPTCPsec: encrypted and authenticated, so that an attack on one path costs that path at most.
     #[default]
     Sealed,
-    /// Nothing: regular Multipath TCP, readable by everybody on the way.
+    /// No protection: regular Multipath TCP; each host on the path can read the data.
     Plain,
-    /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` reads it.
+    /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` recovers the data.
     Scramble,
 }
 
@@ -153,21 +153,21 @@ pub(crate) enum Protect {
 pub(crate) enum ScrambleStart {
     /// The sender's 8-byte key.
     Key8,
-    /// The HMAC-SHA1 of nothing with the sender's key.
+    /// The HMAC-SHA1 of the empty message with the sender's key.
     HmacSha1,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UntrustedOnly {
-    /// Nothing is sent before a trusted path works again.
+    /// Send nothing until a trusted path works again.
     Stall,
-    /// They carry everything, and a warning says so.
+    /// Untrusted paths carry everything, and a warning says so.
     Degrade,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Congestion {
-    /// As cubic on a path whose losses come with a queue, as bbr on a path whose losses come without one.
+    /// As cubic on a path with a queue at its losses, as bbr on a path without one.
     #[default]
     Adaptive,
     /// RFC 9438.
@@ -178,26 +178,26 @@ pub(crate) enum Congestion {
     Lia,
     /// As lia, and moves away from congested paths.
     Olia,
-    /// BBR version 3: goes by the rate and the round trip of each path and hardly by losses. Without ECN.
+    /// BBR version 3: follows the rate and the round-trip time of each path, and hardly reacts to losses. Without ECN.
     Bbr,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ecn {
-    /// Neither asked for nor agreed to.
+    /// Neither requested nor accepted.
     #[default]
     Off,
-    /// Agreed to where the other host asks.
+    /// Accepted if the other host requests it.
     Answer,
-    /// Asked for, too.
+    /// Requested and accepted.
     Ask,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Handshake {
-    /// TLS 1.3: proves who the server is.
+    /// TLS 1.3: authenticates the server.
     Tls,
-    /// tcpcrypt (RFC 8548): proves nobody's identity.
+    /// tcpcrypt (RFC 8548): authenticates neither host.
     Tcpcrypt,
 }
 
@@ -205,9 +205,9 @@ pub(crate) enum Handshake {
 pub(crate) enum Policy {
     /// Sealed, or no connection.
     Require,
-    /// Sealed where it can be; else regular Multipath TCP or plain TCP, and a warning.
+    /// Sealed if possible; otherwise regular Multipath TCP or plain TCP, with a warning.
     Prefer,
-    /// Offer and accept nothing sealed.
+    /// Offer and accept no sealed connection.
     Off,
 }
 

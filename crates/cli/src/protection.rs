@@ -73,13 +73,15 @@ pub(crate) fn opener(
     let trust = Trust { server, is_decided, is_asked_for, is_required };
     if !is_asked_for {
         if authorities.are_given() {
-            bail!("--ca needs --protect sealed: nothing else proves who the server is");
+            bail!("--ca needs --protect sealed: nothing else authenticates the server");
         }
         return Ok((unsealed(options), trust));
     }
     let key = trust.key_asked_for(authorities);
     if options.handshake == Some(options::Handshake::Tcpcrypt) && (is_decided || key.is_some()) {
-        bail!("tcpcrypt proves nobody's identity, and this server's is known (fix: use --handshake tls)");
+        bail!(
+            "tcpcrypt authenticates neither host, and the identity of this server is known (fix: use --handshake tls)"
+        );
     }
     let sealing = Sealing::new(authorities.expect(trust.server.host(), key)?);
     let sealing = match own_identity(options)? {
@@ -203,12 +205,14 @@ pub(crate) fn listener(
     };
     if !is_sealed(options) {
         if certificate.is_some() || proves_clients {
-            bail!("keys and certificates need --protect sealed: nothing else proves who anybody is");
+            bail!("keys and certificates need --protect sealed: nothing else authenticates a host");
         }
         return Ok((unsealed_service(options), None));
     }
     if proves_clients && options.handshake == Some(options::Handshake::Tcpcrypt) {
-        bail!("tcpcrypt proves nobody's identity, and only known clients may come (fix: --handshake tls)");
+        bail!(
+            "tcpcrypt authenticates neither host, and only known clients are allowed (fix: --handshake tls)"
+        );
     }
     let identity = match &options.key {
         Some(file) => Identity::load(file)?,
@@ -339,7 +343,7 @@ impl Trust {
             return Ok(());
         }
         let Some(peer) = judged(peer.clone(), self.is_required)? else {
-            say("warning: the peer cannot seal: everybody on the way can read and change what is sent");
+            say("warning: the peer cannot seal: each host on the path can read and change the data");
             return Ok(());
         };
         match (peer, self.server.expected()) {
@@ -351,7 +355,7 @@ impl Trust {
             }
             (Peer::Certificate, None) => Ok(()),
             (_, None) => {
-                say("warning: encrypted, but nobody knows with whom (tcpcrypt)");
+                say("warning: encrypted, but the peer is not authenticated (tcpcrypt)");
                 Ok(())
             }
         }

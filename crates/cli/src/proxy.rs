@@ -30,13 +30,13 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Proxy {
-    /// Where SOCKS5 clients connect.
+    /// Address and port at which SOCKS5 clients connect.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
     socks: SocketAddr,
-    /// The user name that clients must show.
+    /// The user name that clients must give.
     #[arg(long, requires = "password_file")]
     user: Option<String>,
-    /// File whose first line is the password that clients must show.
+    /// File with the password that clients must give, in its first line.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
@@ -94,7 +94,7 @@ impl Proxy {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else {
             if !self.socks.ip().is_loopback() {
                 bail!(
-                    "everybody who reaches {} could use this proxy\n  fix: ask for --user and --password-file, \
+                    "every host that reaches {} could use this proxy\n  fix: ask for --user and --password-file, \
                      or listen on 127.0.0.1",
                     self.socks
                 );

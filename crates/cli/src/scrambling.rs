@@ -19,8 +19,8 @@ pub(crate) fn announce(options: &Options) {
     match options.protect {
         Protect::Sealed | Protect::Plain => {}
         Protect::Scramble => say(
-            "scrambling is obfuscation, not encryption: whoever captures a few hundred bytes in a row on one path \
-             can read them (plait attack scramble), and whoever is on a path can change them unnoticed",
+            "scrambling is obfuscation, not encryption: an eavesdropper that captures a few hundred bytes in a row on one path \
+             can read them (plait attack scramble), and an attacker on a path can change them unnoticed",
         ),
     }
 }
@@ -79,7 +79,7 @@ impl Warned {
         if carried && !std::mem::replace(&mut self.is_degraded, true) {
             return Some(
                 "WARNING: no trusted path is left, and UNTRUSTED PATHS CARRY EVERYTHING \
-                 (--untrusted-only degrade): whoever listens there sees the whole stream",
+                 (--untrusted-only degrade): an eavesdropper there sees the whole stream",
             );
         }
         self.looks = if status.is_stalled { self.looks + 1 } else { 0 };

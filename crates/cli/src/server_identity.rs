@@ -160,7 +160,7 @@ impl ServerIdentity {
         let known = self.known.as_ref().filter(|_| self.server.pin.is_none())?;
         let authority = self.server.authority();
         Some(format!(
-            "if it was set up anew, plait key forget {authority}, after you have asked who runs it; if not, somebody on the way \
+            "if it was set up anew, plait key forget {authority}, after you have asked its operator; if not, an attacker on the path \
              intercepts you (trusted since {}: {}, {}:{})",
             known.first_seen,
             known.fingerprint,
@@ -173,7 +173,7 @@ impl ServerIdentity {
     pub(crate) fn first_contact_remedy(&self) -> Option<String> {
         self.goes_by_paths().then(|| {
             format!(
-                "give the server's key: it is not known yet, and is believed only if {FIRST_CONTACT_PATHS} paths lead to whoever has it. \
+                "give the server's key: it is not known yet, and is believed only if {FIRST_CONTACT_PATHS} paths lead to its holder. \
                  Where there is one path only, believe that: --accept-new=one-path"
             )
         })
@@ -201,7 +201,7 @@ impl ServerIdentity {
         for (path, key) in shown() {
             text += &format!("\n  shown    {key}  on path {path}");
         }
-        text += "\n  Somebody on one of them intercepts you; nothing was sent.\n  fix: ask who runs the server for its key";
+        text += "\n  An attacker on one of them intercepts you; nothing was sent.\n  fix: ask the operator of the server for its key";
         Some(WrongPeer(text))
     }
 
@@ -219,11 +219,11 @@ impl ServerIdentity {
             (None, Some(known)) => {
                 let file = self.known_peers.file();
                 let place = format!("({}:{})", file.display(), known.line);
-                let fix = format!("plait key forget {authority}    (after you have asked who runs it)");
+                let fix = format!("plait key forget {authority}    (after you have asked its operator)");
                 (format!("the one trusted on {}", known.first_seen), place, fix)
             }
             (Some(_), _) | (None, None) => {
-                let fix = "ask who runs the server for its URL".to_owned();
+                let fix = "ask the operator of the server for its URL".to_owned();
                 ("the one in its URL".to_owned(), String::new(), fix)
             }
         };
@@ -237,10 +237,10 @@ impl ServerIdentity {
         let affected = names(&others);
         text += &match same.is_empty() {
             true => {
-                "\n  Either the server was set up anew, or somebody on the way intercepts you.".to_owned()
+                "\n  Either the server was set up anew, or an attacker on the path intercepts you.".to_owned()
             }
             false => format!(
-                "\n  The key is the trusted one on {}: somebody on {affected} intercepts you.",
+                "\n  The key is the trusted one on {}: an attacker on {affected} intercepts you.",
                 names(&same)
             ),
         };
@@ -362,7 +362,7 @@ mod tests {
             "gw:7443 shows a different key than the one trusted on 2026-09-02",
             "(/keys/known_peers:4)",
             &format!("shown    {NEW}  on path wlan0"),
-            "somebody on wlan0 intercepts you",
+            "an attacker on wlan0 intercepts you",
             "fix: plait key forget gw:7443",
         ] {
             assert!(text.contains(part), "{part} in {text}");

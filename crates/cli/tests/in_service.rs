@@ -258,7 +258,7 @@ fn a_line_of_authorized_clients_that_makes_no_sense_is_named_and_keeps_nobody_el
     let file = world.file("server/authorized_clients");
     fs::write(&file, format!("# ours\nalow=*:22 {key}\n{key} laptop\n")).expect("written");
     world.serve(&[]);
-    let mistake = format!("nobody comes in by {}:2: ", file.display());
+    let mistake = format!("no client is allowed by {}:2: ", file.display());
     assert!(world.serve_log().contains(&mistake), "{}", world.serve_log());
     let output = world.run(&[], &["true"]);
     assert!(output.status.success(), "{} {}", said(&output), world.serve_log());

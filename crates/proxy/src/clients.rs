@@ -57,7 +57,9 @@ impl AuthorizedClients {
         if !last.as_ref().is_some_and(is_current) {
             *last = match (stamp, self.store.authorized_clients()) {
                 (Ok(stamp), Ok(Some(list))) => {
-                    list.mistakes.iter().for_each(|mistake| tracing::error!("nobody comes in by {mistake}"));
+                    list.mistakes
+                        .iter()
+                        .for_each(|mistake| tracing::error!("no client is allowed by {mistake}"));
                     Some((stamp, list))
                 }
                 (Err(_), _) | (_, Ok(None)) => None,

@@ -40,27 +40,27 @@ pub(crate) enum Command {
     Connect(Connect),
     /// Accept a connection and connect it to standard input and output.
     Listen(Listen),
-    /// Run an unmodified program whose TCP connections go through a plait server.
+    /// Run an unmodified program with its TCP connections through a plait server.
     Run(Run),
-    /// Accept clients and connect them to a service, or to what the rules allow.
+    /// Accept clients and connect them to a service, or to the destinations that the rules allow.
     Serve(Serve),
     /// Offer SOCKS5 to programs here; their connections go through a plait server.
     Proxy(Proxy),
-    /// Let ports here lead to services behind a plait server, like ssh -L.
+    /// Forward local ports to services behind a plait server, like ssh -L.
     Forward(Forward),
-    /// Say which plaits of this user run, and what they do.
+    /// List the running plaits of this user, and what they do.
     Status(StatusArguments),
-    /// Try each path to a server: what comes through, what is stripped, and how fast.
+    /// Try each path to a server: print what comes through, what is stripped, and how fast.
     Check(Check),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
-    /// Show or make our key, and manage the servers that are known.
+    /// Show or create our key, and manage the known servers and allowed clients.
     Key(Key),
-    /// Two hosts and two paths, with an eavesdropper and an injector on each, to try things out in.
+    /// Run two hosts and two paths, with an eavesdropper and an injector on each path.
     Lab(Lab),
-    /// The walkthrough: what eavesdroppers read and what attacks do, by four systems; ends in a report.
+    /// Run the walkthrough: what eavesdroppers read and what attacks do, with four systems; ends in a report.
     Demo(Demo),
-    /// Say what this machine lacks for plait, and what helps.
+    /// Report missing prerequisites, and the fix of each.
     Doctor(Doctor),
     /// Print completions for a shell.
     Completions(Completions),
@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Man(Manual),
     #[command(name = "__enclosed", hide = true)]
     Enclosed(run::Child),
-    /// Try what an eavesdropper could.
+    /// Run an eavesdropper's attack.
     #[command(subcommand)]
     Attack(Attack),
 }

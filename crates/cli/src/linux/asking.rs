@@ -61,13 +61,13 @@ impl Budget {
     }
 }
 
-/// Say which plaits of this user run, and what they do.
+/// List the running plaits of this user, and what they do.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
-    /// The process whose connections are to be told of, or all; without it, a line for each process.
+    /// The process to report, or all; without it, one line per process.
     #[arg(value_name = "PID|all", value_parser = which)]
     which: Option<Which>,
-    /// Tell everything as JSON: {"schema": 1, "plaits": [...]}, connections as --status-json writes them.
+    /// Print everything as JSON: {"schema": 1, "plaits": [...]}, connections as --status-json writes them.
     #[arg(long)]
     json: bool,
 }
@@ -75,16 +75,16 @@ pub(crate) struct StatusArguments {
 /// Show how a running plait uses its paths, or change it.
 #[derive(Debug, Args)]
 pub(crate) struct PathArguments {
-    /// The process to be asked, as plait status tells them [default: the only one that runs].
+    /// The process to ask, as plait status lists it [default: the only one that runs].
     #[arg(long, value_name = "PID", conflicts_with = "control")]
     pid: Option<u32>,
-    /// The socket that it was given with --control.
+    /// The socket that the process was given with --control.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Tell it as JSON: {"schema": 1, "paths": [...]}.
+    /// Print as JSON: {"schema": 1, "paths": [...]}.
     #[arg(long)]
     json: bool,
-    /// Paths to be used differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
+    /// Paths to use differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
     #[arg(value_name = "DEV[=HOW]")]
     changes: Vec<plait::Path>,
 }
@@ -162,7 +162,9 @@ fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
             bail!("no plait of this user runs as process {pid}\n  fix: plait status lists those that do")
         }
         ([], None) => {
-            bail!("no plait of this user runs\n  fix: ask as the user who started it; root sees all")
+            bail!(
+                "no plait of this user runs\n  fix: run this command as the user that started it; root sees all"
+            )
         }
         (several, _) => {
             let pids: Vec<String> = several.iter().map(|socket| socket.pid.to_string()).collect();

@@ -12,18 +12,18 @@ use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct AttackScramble {
-    /// The capture (pcapng or pcap); the direction that carried most is read.
+    /// The capture (pcapng or pcap); the direction that carried more data is read.
     capture: PathBuf,
-    /// What was really sent, to say how much of the recovered text is right.
+    /// The data that was sent, to compute how much of the recovered text is right.
     #[arg(long, value_name = "FILE")]
     plain: Option<PathBuf>,
-    /// Text that is known to be in it, 70 bytes or more (repeatable).
+    /// Text that is known to be in the data, 70 bytes or more (repeatable).
     #[arg(long = "crib", value_name = "TEXT")]
     cribs: Vec<String>,
-    /// Of a capture with several interfaces, this one only, counted from 0.
+    /// Number of the interface to read in a capture with several, counted from 0.
     #[arg(long, value_name = "N")]
     interface: Option<u32>,
-    /// Write the recovered text to FILE in place of standard output.
+    /// Write the recovered text to FILE instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

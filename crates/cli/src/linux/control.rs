@@ -56,7 +56,7 @@ pub(crate) struct PathNow {
 }
 
 /// Answers until it is dropped, which removes the sockets.
-#[must_use = "nobody answers any more when it is dropped"]
+#[must_use = "questions are no longer answered when it is dropped"]
 pub(crate) struct Control {
     /// The one of `--control`.
     named: Option<Answering>,
@@ -149,7 +149,7 @@ async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, ru
             Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control, &running)).await,
             // Out of descriptors, most likely: whoever asks waits until one is free.
             Err(error) => {
-                tracing::warn!(%error, "whoever asks for the status has to wait");
+                tracing::warn!(%error, "a status query must wait");
                 sleep(PAUSE).await;
                 continue;
             }
@@ -236,9 +236,9 @@ mod tests {
     async fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let place = directory.path().join("socket");
-        drop(bind(&place).expect("nobody is there"));
+        drop(bind(&place).expect("no listener is left"));
         assert!(place.exists(), "as a killed process leaves it");
-        let _listener = bind(&place).expect("nobody listens on it");
+        let _listener = bind(&place).expect("no listener is left");
         assert_eq!(fs::metadata(&place).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(bind(&place).expect_err("in use").kind(), ErrorKind::AddrInUse);
     }

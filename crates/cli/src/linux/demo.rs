@@ -13,19 +13,19 @@ use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Where the report goes; its raw data goes beside it, with the ending .json.
+    /// File of the report; its raw data is written beside it, with the ending .json.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     report: PathBuf,
     /// Bytes of the page that is fetched under each attack.
     #[arg(long, value_name = "BYTES", default_value_t = 4_000_000)]
     size: usize,
-    /// How often each system fetches it in peace and under each attack; five and more are enough for a median to rely on.
+    /// Number of fetches by each system, undisturbed and under each attack; use five or more for a reliable median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
-    /// Seed of all chance in the lab.
+    /// Seed of all random decisions in the lab.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// End with an error also if sealed is slower than it is to be, on a machine that was not busy.
+    /// End with an error also if sealed is slower than required, on a machine that was not busy.
     #[arg(long)]
     judge: bool,
 }

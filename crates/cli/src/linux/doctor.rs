@@ -11,16 +11,16 @@ use crate::linux::prerequisite::{Check, MissingPrerequisite};
 use crate::output;
 use crate::status::SCHEMA;
 
-/// Say what this machine lacks for plait, and what helps; with --server also what each path lets through to it, as `plait check` does.
+/// Report missing prerequisites and the fix of each; with --server also what each path lets through to it, as `plait check` does.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_DOCTOR)]
 pub(crate) struct Doctor {
-    /// Try the ways to this server, too: plait://HOST:7443#FINGERPRINT, as `plait serve` prints it.
+    /// Also try the paths to this server: plait://HOST:7443#FINGERPRINT, as `plait serve` prints it.
     #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
     server: Option<ServerUrl>,
     #[command(flatten)]
     trial: Trial,
-    /// Tell it as JSON: {"schema": 1, "kind": "doctor", "checks": [{"name", "ok", "required", "needed_by", and "found" or "why" and
+    /// Print as JSON: {"schema": 1, "kind": "doctor", "checks": [{"name", "ok", "required", "needed_by", and "found" or "why" and
     /// "fix"}], "server": null, or what `plait check --json` writes}.
     #[arg(long)]
     json: bool,

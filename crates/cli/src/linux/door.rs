@@ -133,7 +133,7 @@ pub(crate) fn clients(
     }
     let list = store.authorized_clients()?.unwrap_or_default();
     for mistake in &list.mistakes {
-        say(&format!("warning: nobody comes in by {}", shown(mistake)));
+        say(&format!("warning: no client is allowed by {}", shown(mistake)));
     }
     if list.clients.is_empty() {
         say(&format!(

@@ -14,16 +14,16 @@ use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Figures {
-    /// Where figures.html and figures.json go; made if it is not there.
+    /// Directory of figures.html and figures.json; created if missing.
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
-    /// How often each is measured; five and more are enough for a median to rely on.
+    /// Number of measurements of each figure; use five or more for a reliable median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: u16,
-    /// Small sizes, in a minute or so: whether all of it works, and no number to rely on.
+    /// Use small sizes, about a minute: a functional test; the numbers are not reliable.
     #[arg(long)]
     quick: bool,
-    /// Only this figure (repeatable): a name as in figures.json.
+    /// Measure only this figure (repeatable): a name as in figures.json.
     #[arg(long, value_name = "NAME", value_parser = figure)]
     only: Vec<plait_figures::Id>,
 }

@@ -25,34 +25,34 @@ pub(crate) struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Bring the lab up in the background: hosts `client` and `server`, and the paths between them. Without --path and --paths: `a`
+    /// Start the lab in the background: hosts `client` and `server`, and the paths between them. Without --path and --paths: `a`
     /// (trusted) and `b` (untrusted), 100 Mbit/s and 20 ms round trip each.
     #[command(after_long_help = conditions())]
     Up {
-        /// A path (repeatable), the same both ways: its name, its rate, its delay one way; then loss, jitter and queue, or any
+        /// A path (repeatable), the same in both directions: its name, rate and one-way delay; then loss, jitter and queue, or any
         /// condition by its name, and whether it is trusted. --help lists the conditions.
         #[arg(long = "path", value_name = "NAME=RATE,DELAY[,LOSS,JITTER,QUEUE...]", value_parser = PathConfig::parse)]
         given: Vec<PathConfig>,
-        /// A file with paths, one per line as for --path; behind # there is room for remarks.
+        /// A file with paths, one per line as for --path; # starts a comment.
         #[arg(long, value_name = "FILE", conflicts_with = "given")]
         paths: Option<PathBuf>,
-        /// Seed of all chance in it: same seed and same packets, same decisions.
+        /// Seed of all random decisions: the same seed and the same packets give the same decisions.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// A directory for captures, one per path.
         #[arg(long, value_name = "DIR")]
         captures: Option<PathBuf>,
     },
-    /// Take it down, with all programs in it; also what a killed one has left behind.
+    /// Stop the lab, with all programs in it; also remove what a killed lab has left behind.
     Down,
-    /// Say what each path carried, and what its eavesdropper and injector did.
+    /// Print what each path carried, and what its eavesdropper and injector did.
     Status,
-    /// Show what an eavesdropper can read, line by line as it goes by, and what the injectors do, until the lab ends.
+    /// Show what an eavesdropper can read, line by line as it passes, and what the injectors do, until the lab ends.
     Watch {
         /// Only this path.
         path: Option<String>,
     },
-    /// A shell ($SHELL) in one of the hosts.
+    /// Run a shell ($SHELL) in one of the hosts.
     Shell {
         /// `client` or `server`.
         host: String,
@@ -61,35 +61,35 @@ enum Action {
     /// lasting=MILLISECONDS; `off` calls off all. --help lists the names.
     #[command(after_long_help = attacks())]
     Attack {
-        /// On which path; without it on all.
+        /// The path of the attack [default: all].
         #[arg(long)]
         path: Option<String>,
         /// The attack.
         #[arg(required = true)]
         words: Vec<String>,
     },
-    /// Change the conditions of a path while it is in use, as in `plait lab path b loss=2% delay=80ms`; without conditions: show them.
+    /// Change the conditions of a path in use, as in `plait lab path b loss=2% delay=80ms`; without conditions: show them.
     #[command(after_long_help = conditions())]
     Path {
-        /// Which path.
+        /// The path.
         path: String,
         /// In this direction only.
         #[arg(long, value_name = "client|server")]
         to: Option<Direction>,
-        /// What is to be otherwise; the rest stays as it is.
+        /// The conditions to change; the others stay.
         #[arg(value_name = "CONDITION=VALUE")]
         words: Vec<String>,
     },
-    /// What an eavesdropper has read.
+    /// Print what an eavesdropper has read.
     Text {
-        /// Which path.
+        /// The path.
         path: String,
-        /// Of what went to the server; else to the client.
+        /// Data sent to the server [default: data sent to the client].
         #[arg(long)]
         to_server: bool,
     },
-    /// Measure again what the papers have measured: a page with their numbers beside ours, and why they differ where they do.
-    /// About ten minutes; in hosts of its own, whatever lab is up.
+    /// Repeat the measurements of the papers: writes a page with their numbers beside ours, and the reason of each difference. It
+    /// takes about ten minutes, in hosts of its own; a running lab does not matter.
     Figures(Figures),
     /// The process in the background.
     #[command(name = "__serve", hide = true)]

@@ -8,25 +8,25 @@ use plait::Limits;
 
 use crate::options::size;
 
-/// What strangers can make a server keep. What they were refused is in the status.
+/// Limits on what unauthenticated clients can make a server keep. The status counts what was refused.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits against strangers")]
 pub(crate) struct StrangerLimits {
-    /// Most connections that wait for the third segment of TCP's handshake, some 6 KiB each; SYNs beyond are answered by SYN cookies
+    /// Most connections that wait for the third segment of TCP's handshake, about 6 KiB each; further SYNs are answered with SYN cookies
     /// [default: 4096].
     #[arg(long, value_name = "N")]
     max_half_open: Option<NonZeroUsize>,
-    /// Most handshakes of sealed connections at a time, 103 KiB each at worst; beyond, a network with fewer takes a place of the one with
-    /// most [default: 1024].
+    /// Most handshakes of sealed connections at a time, at most 103 KiB each. Beyond that, a network with fewer handshakes replaces one of
+    /// the network with the most [default: 1024].
     #[arg(long, value_name = "N")]
     max_handshakes: Option<NonZeroUsize>,
-    /// Of half-open connections and of handshakes, most from one network, a /24 of IPv4 or a /64 of IPv6 [default: 256 and 128].
+    /// Most half-open connections and most handshakes from one network, a /24 of IPv4 or a /64 of IPv6 [default: 256 and 128].
     #[arg(long, value_name = "N")]
     max_per_network: Option<NonZeroUsize>,
-    /// Most open connections that the program has not taken yet [default: 1024].
+    /// Most open connections that the program has not accepted yet [default: 1024].
     #[arg(long, value_name = "N")]
     max_backlog: Option<NonZeroUsize>,
-    /// Most memory of all connections together; windows get smaller as it fills: a number, or one with K, M or G [default: 8G].
+    /// Most memory of all connections together; windows shrink as it fills: a number, or a number with K, M or G [default: 8G].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_memory: Option<usize>,
 }

@@ -33,16 +33,18 @@ pub(crate) struct Listen {
     /// TCP port.
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Accept the next connection when one has ended; only the first gets standard input.
+    /// Accept the next connection when one has ended; only the first connection gets standard input.
     #[arg(short, long)]
     keep: bool,
     /// As --keep, and end after so many connections.
     #[arg(long, value_name = "N")]
     count: Option<NonZeroU64>,
-    /// Serve all connections at once and send each its own bytes back, in place of standard input and output.
+    /// Serve all connections at once and send each its own bytes back, instead of using standard input and
+    /// output.
     #[arg(long)]
     echo: bool,
-    /// Take only clients that show this key, as their `plait key show` says it (repeatable) [default: everybody].
+    /// Accept only clients that show this key, as their `plait key show` prints it (repeatable) [default: all
+    /// clients].
     #[arg(long = "client-key", value_name = "FINGERPRINT")]
     client_keys: Vec<Fingerprint>,
     /// Most connections at a time, accepted or not [default: 65536].

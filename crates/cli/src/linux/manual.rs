@@ -37,11 +37,11 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         &[
             (
                 "plait serve --proxy --anyone --allow *:443",
-                "A server for everybody, to HTTPS anywhere. It prints its address and key.",
+                "A server for every client, to HTTPS anywhere. It prints its address and key.",
             ),
             (
                 "plait run -s plait://gw.example:7443 -- curl https://example.org",
-                "A program whose connections go through that server, over all paths of this machine.",
+                "A program with its connections through that server, over all paths of this machine.",
             ),
         ],
     ),
@@ -93,10 +93,10 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
     (
         "plait-serve",
         &[
-            ("plait serve --forward 127.0.0.1:80 --anyone", "One service, for everybody."),
+            ("plait serve --forward 127.0.0.1:80 --anyone", "One service, for every client."),
             (
                 "plait serve --proxy --allow 192.0.2.0/24:22",
-                "SSH to one network, for those in authorized_clients.",
+                "SSH to one network, for the clients in authorized_clients.",
             ),
         ],
     ),
@@ -134,7 +134,7 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
                 "plait status",
                 "A line for each plait that runs as this user: what it does, and over which paths.",
             ),
-            ("plait status all", "All their connections: who, where to, how protected, how much."),
+            ("plait status all", "All their connections: client, destination, protection, bytes."),
             ("plait status --json 4711", "Everything about process 4711, for programs (docs/status.md)."),
         ],
     ),
@@ -153,7 +153,10 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         "plait-key",
         &[
             ("plait key gen", "Make a key, and show the line for authorized_clients."),
-            ("plait key list", "Whom we know, and how well: given by hand, or seen over how many paths."),
+            (
+                "plait key list",
+                "The known servers and clients, and the basis of each key: given by hand, or the number of paths it was seen over.",
+            ),
             (
                 "plait key authorize --name laptop --allow *:443 plait-ed25519 AAAAC3NzaC1lZDI1NTE5",
                 "Let a client in to plait serve, to HTTPS only; revoke laptop takes it out again.",
@@ -193,7 +196,7 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
     (
         "plait-doctor",
         &[
-            ("plait doctor", "What this machine lacks for plait, each with what helps."),
+            ("plait doctor", "Missing prerequisites of this machine, each with its fix."),
             (
                 "plait doctor -s plait://gw.example:7443",
                 "The same, and what each path lets through to that server, as plait check says it.",
@@ -217,7 +220,7 @@ const FILES: &[Entry] = &[
         "/run/user/UID/plait/PID.sock, for root /run/plait/PID.sock",
         "Where plait status and plait path ask a running plait. For its user and root only; gone when it ends.",
     ),
-    ("identity", "Our Ed25519 key: PKCS#8 in PEM. Read only if nobody else can read it."),
+    ("identity", "Our Ed25519 key: PKCS#8 in PEM. Used only if no other user can read it."),
     ("identity.pub", "Our public key, for the authorized_clients of others: plait-ed25519 BASE64 COMMENT."),
     (
         "known_peers",
@@ -236,11 +239,14 @@ const ENVIRONMENT: &[Entry] = &[
     ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state, not for root."),
     ("XDG_RUNTIME_DIR", "In place of /run/user/UID, not for root; without both a directory in /tmp."),
-    ("SUDO_UID", "Who has called sudo: for them plait run runs its program, unless --user names another."),
+    (
+        "SUDO_UID",
+        "The user that called sudo: plait run runs its program as this user, unless --user names another.",
+    ),
     ("PLAIT_CARRIER", "tcp, udp or auto, where --carrier is not given."),
     (
         "SSLKEYLOGFILE",
-        "A file that the secrets of connections are written to: whoever has it reads everything. For root only with --allow-key-log.",
+        "A file that the secrets of connections are written to: a reader of that file can decrypt everything. For root only with --allow-key-log.",
     ),
     ("RUST_LOG", "What is logged on standard error, as in plait=debug; counts more than -v."),
 ];

@@ -50,7 +50,8 @@ pub(crate) struct Run {
     /// Connect to these addresses directly and without protection (repeatable).
     #[arg(long, value_name = "CIDR")]
     direct: Vec<Prefix>,
-    /// Run the program as this user, while plait stays root [default: who called sudo; else who runs plait].
+    /// Run the program as this user, while plait stays root [default: the user that called sudo, otherwise the user that runs
+    /// plait].
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// The program and its arguments.

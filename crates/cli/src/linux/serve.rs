@@ -37,32 +37,31 @@ const FAREWELL: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION, group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
 pub(crate) struct Serve {
-    /// Accept clients at this port; with an address of this machine only those who come there first (all paths
-    /// may join).
+    /// Accept clients at this port. With an address of this machine, a client's first connection must reach that address (all paths may
+    /// join).
     #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
     listen: Place,
-    /// Connect every client to this service, wherever it wants to go.
+    /// Connect every client to this service, whatever destination it asks for.
     #[arg(long, value_name = "HOST:PORT", value_parser = service)]
     forward: Option<String>,
-    /// Connect clients to wherever they want to go, as far as --allow says.
+    /// Connect clients to the destinations that they ask for, as far as --allow permits.
     #[arg(long, requires = "allow")]
     proxy: bool,
-    /// A destination that clients may go to: HOST:PORT, HOST an address, a network (10.0.0.0/8), a name, *.NAME
-    /// or *, PORT a number, a range or * (repeatable).
+    /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
+    /// number, a range or * (repeatable).
     #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
-    /// when it has changed, and without it no client is accepted.
+    /// when it has changed; without the file no client is accepted.
     #[arg(long)]
     anyone: bool,
-    /// The name or address that clients reach this host by, for the URL that is printed (repeatable) [default: the first address of each
-    /// family on its paths].
+    /// The name or address of this host for the printed URL (repeatable) [default: the first address of each family on its paths].
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<ServerUrl>,
-    /// Where the DNS queries of clients' programs go [default: the first name server in /etc/resolv.conf].
+    /// Nameserver for the DNS queries of clients' programs [default: the first nameserver in /etc/resolv.conf].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
-    /// Most clients' connections at a time, as far as the limit of open files allows; more are reset.
+    /// Most client connections at a time, as far as the limit of open files allows; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
     #[command(flatten)]

@@ -33,7 +33,7 @@ impl Report {
         match (&self.sealed, &self.scrambling) {
             (Some(sealed), _) => text += &sealed.words(),
             (None, Some(scrambling)) => text += &scrambling.words(),
-            (None, None) => text += "  not sealed: everybody on the way can read and change the bytes\n",
+            (None, None) => text += "  not sealed: each host on the path can read and change the bytes\n",
         }
         let header = [
             "PATH",
