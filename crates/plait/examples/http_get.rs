@@ -1,5 +1,5 @@
-//! Fetches a page from any web server, over all paths if it speaks Multipath TCP. Plain, as `http:` is: everybody on the way
-//! can read it.
+//! Fetches a page from any web server, over all paths if it supports Multipath TCP. The connection is plain, as `http:` is:
+//! each host on the path can read it.
 //!
 //! ```console
 //! # cargo run --example http_get -- www.example.com /index.html eth0 wlan0

@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::builder().path(Path::new(cheap)?).path(Path::new(expensive)?.backup()).start()?;
     let mut stream = host.connect(&server[..], Trust::pinned(key.parse()?)).await?;
 
-    // The control and the monitor work beside whoever reads and writes.
+    // The control and the monitor work while another task reads and writes.
     let (control, monitor) = (host.path_control(), stream.monitor());
     let (cheap, expensive) = (cheap.clone(), Path::new(expensive)?);
     let watching = tokio::spawn(async move {

@@ -17,17 +17,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (server, trust) = match arguments[..] {
-        // Its key came to us by a way that nobody could change: a mail, a phone call, a QR code.
+        // Its key came to us over a channel that no attacker could change: a mail, a phone call, a QR code.
         [server, "pinned", key] => (server, Trust::pinned(key.parse()?)),
         // A certificate authority vouches for its name.
         [server, "ca", roots] => (server, Trust::authorities(&std::fs::read(roots)?)?),
-        // Whoever was there the first time, if two of our paths led to him.
+        // The key holder of the first contact, if two of our paths led to it.
         [server, "known", file] => (server, Trust::known_peers(KnownPeers::in_file(file))),
-        // Whoever was there the first time: also somebody in the middle of the only path.
+        // The key holder of the first contact: also an attacker on the only path.
         [server, "known-by-one-path", file] => {
             (server, Trust::known_peers_by_one_path(KnownPeers::in_file(file)))
         }
-        // Anybody: good against those who only listen.
+        // Any server: protects against eavesdroppers only.
         [server, "anonymous"] => (server, Trust::anonymous()),
         _ => {
             let ways = "pinned KEY | ca FILE | known FILE | known-by-one-path FILE | anonymous";

@@ -8,39 +8,39 @@ use ::plait_host::{AttemptOutcome, AttemptStage, AttemptStatus, FailedAttempt};
 
 use crate::carrier::Carrier;
 
-/// One attempt to open a connection, over one path and to one address of the peer. A connection is opened by several if the
-/// first gets no answer that can be believed (as RFC 8305 does it for addresses); one of them becomes the connection.
+/// One attempt to open a connection, over one path and to one address of the peer. If the first attempt gets no trustworthy
+/// answer, others start beside it (as in RFC 8305 for addresses); one of them becomes the connection.
 ///
-/// Its text is a line for people: the path, how far the attempt came, and what became of it.
+/// Its text is a line for people: the path, the progress, and the result of the attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     device: Option<String>,
     status: AttemptStatus,
 }
 
-/// What stood in the way of an attempt to open a connection.
+/// The obstacle that an attempt to open a connection met.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// Nobody answered the SYN.
+    /// The SYN was not answered.
     NoAnswer,
     /// TCP was established, and then the peer fell silent.
     Silence,
-    /// It worked, and another one was faster.
+    /// The attempt succeeded, and another one was faster.
     Slower,
-    /// The SYN was refused: nobody listens, or what the peer requires was stripped from it.
+    /// The SYN was refused: no program listens, or an option that the peer requires was stripped from it.
     Refused,
-    /// ICMP, or this host, says that there is no way.
+    /// ICMP, or this host, reports the peer as unreachable.
     Unreachable,
-    /// The options that the SYN/ACK should have had are missing or altered.
+    /// The options of the SYN/ACK are missing or altered.
     Options,
-    /// It was reset by the peer, or in its name.
+    /// The peer reset the attempt, or an attacker did so in its name.
     Reset,
     /// The handshake of the sealed connection has failed.
     Handshake,
-    /// The peer has refused it behind the handshake, in a sealed record.
+    /// The peer has refused the connection after the handshake, in a sealed record.
     Declined,
-    /// Nothing could be verified: somebody alters what is sent.
+    /// No block could be verified: data is altered on the path.
     Altered,
     /// Its path went away.
     PathLost,
@@ -73,13 +73,13 @@ impl Attempt {
         Self { device, status: status.clone() }
     }
 
-    /// The device of its path; `None` if the host has that path no more.
+    /// The device of its path; `None` if the host no longer has that path.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// What carried it.
+    /// The carrier.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
         ::plait_host::Carrier::of(self.status.path).into()
@@ -97,19 +97,19 @@ impl Attempt {
         self.status.remote
     }
 
-    /// How far it came, in words.
+    /// The progress of the attempt, in words.
     #[must_use]
     pub fn stage(&self) -> String {
         self.status.stage.to_string()
     }
 
-    /// What became of it, or what is suspected of its path, in words.
+    /// The result of the attempt, or the suspicion about its path, in words.
     #[must_use]
     pub fn verdict(&self) -> String {
         self.status.to_string()
     }
 
-    /// What stood in its way, if anything did.
+    /// The obstacle, if there was one.
     #[must_use]
     pub fn obstacle(&self) -> Option<Obstacle> {
         use ::plait_host::ConnectionError as Error;
@@ -162,19 +162,19 @@ impl Attempt {
         self.status.refusal
     }
 
-    /// Whether it is the connection.
+    /// Whether the attempt became the connection.
     #[must_use]
     pub fn is_chosen(&self) -> bool {
         self.status.outcome == AttemptOutcome::Chosen
     }
 
-    /// When it began, after the first one had.
+    /// Its start, relative to the start of the first attempt.
     #[must_use]
     pub fn began(&self) -> Duration {
         self.status.began
     }
 
-    /// When it was known what became of it, after the first one had begun; `None` as long as it is not.
+    /// The time of its result, relative to the start of the first attempt; `None` until then.
     #[must_use]
     pub fn ended(&self) -> Option<Duration> {
         self.status.ended

@@ -1,4 +1,4 @@
-//! What each way to a server lets through: each path and carrier alone, tried by a connection of its own.
+//! Checks of what each path and carrier to a server lets through, each with a connection of its own.
 
 mod judging;
 mod measuring;
@@ -24,13 +24,13 @@ use crate::stream::Stream;
 const LIMIT: Duration = Duration::from_secs(3);
 /// For how long the rate is measured.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// How long a connection is left alone, to see whether NATs remember it.
+/// How long a connection is left idle, to see whether NATs keep its mapping.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long is waited for the reason why a connection was never answered: it has come before, if it does.
+/// How long to wait for the reason of an unanswered connection. If there is a reason, it arrives sooner.
 const REFUSAL: Duration = Duration::from_millis(100);
 
-/// Tries each path of this host to a server, by each carrier alone: a host of its own with that path only, so that nothing goes elsewhere.
-/// It takes some seconds, and leaves nothing behind.
+/// Tries each path of this host to a server, with each carrier alone. Each attempt uses a host of its own with that path only, so that no
+/// packet takes another path. It takes some seconds, and leaves nothing behind.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), plait::Error> {
@@ -55,7 +55,7 @@ pub struct Check {
     idle: Duration,
 }
 
-/// What came of one way to the server.
+/// The result of one path and carrier to the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WayReport {
@@ -63,17 +63,17 @@ pub struct WayReport {
     pub device: String,
     /// The carrier.
     pub carrier: Carrier,
-    /// What came of it, in a word.
+    /// The verdict, in a word.
     pub verdict: Verdict,
-    /// What happened, for people; empty if it can be used.
+    /// The explanation for people; empty if the path can be used.
     pub reason: String,
-    /// What was done to the options of segments, as far as it can be told.
+    /// The changes of TCP options, as far as they can be detected.
     pub meddling: Vec<Meddling>,
-    /// What was measured, if a connection was opened.
+    /// The measurements, if a connection was opened.
     pub measured: Option<Measured>,
 }
 
-/// What came of a way to the server.
+/// The verdict on a path and carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -81,27 +81,27 @@ pub enum Verdict {
     Usable,
     /// This host or user cannot do it: no TUN device, no such path.
     Unavailable,
-    /// Nobody answered.
+    /// No answer came.
     NoAnswer,
     /// SYNs with these options are dropped on the way, others are answered.
     Dropped,
     /// The SYN was refused.
     Refused,
-    /// ICMP, or this host, says that there is no way.
+    /// ICMP, or this host, reports the server as unreachable.
     Unreachable,
     /// Options were stripped or altered, so that nothing can be sealed.
     Stripped,
     /// It was established, and then cut off, silent or altered.
     Broken,
-    /// The handshake failed: the server is another one than it should be.
+    /// The handshake failed: the server is not the expected one.
     Handshake,
-    /// The server does not accept the key of this client, or wants one.
+    /// The server does not accept the key of this client, or requires one.
     NotAuthorized,
     /// The server is full or stopping, or refuses clients for a reason of its own.
     Busy,
 }
 
-/// Something on the way has changed options.
+/// A change of options on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Meddling {
@@ -111,7 +111,7 @@ pub struct Meddling {
     pub change: Change,
     /// In which message.
     pub at: Message,
-    /// Whether nothing else explains it.
+    /// Whether this is the only possible explanation.
     pub is_certain: bool,
 }
 
@@ -141,7 +141,7 @@ pub enum Message {
     Later,
 }
 
-/// What a connection over one way has shown.
+/// The measurements of a connection over one path.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Measured {
@@ -157,30 +157,31 @@ pub struct Measured {
     pub outlives_silence: Option<bool>,
     /// The longest packet that has arrived, at least, in bytes, IP header included.
     pub mtu: u16,
-    /// What our own device takes.
+    /// The MTU of our own device.
     pub link_mtu: u16,
     /// The smallest and the smoothed round trip.
     pub min_round_trip: Option<Duration>,
     /// The smoothed one.
     pub round_trip: Option<Duration>,
-    /// Part of our segments with data that were lost, 0 to 1.
+    /// Fraction of our data segments that were lost, 0 to 1.
     pub loss: f64,
     /// Bytes per second that the way can carry towards the server, at least.
     pub rate_up: Option<u64>,
     /// The same from the server.
     pub rate_down: Option<u64>,
-    /// What was agreed on: the handshake, how the secret was agreed on, and the cipher suite.
+    /// The negotiated handshake, key agreement and cipher suite.
     pub handshake: Option<&'static str>,
     /// How the secret was agreed on.
     pub key_exchange: Option<&'static str>,
     /// What encrypts the blocks.
     pub cipher_suite: Option<&'static str>,
-    /// Who answered.
+    /// The identity of the server.
     pub peer: Peer,
 }
 
 impl Check {
-    /// Of a server; `protection` is what connections to it are to have. Where nothing less than sealed will do it is told what prevents that.
+    /// Returns a check of a server; `protection` is the protection of its connections. If only sealed connections are accepted, the report
+    /// names what prevents sealing.
     pub fn new(remote: impl Into<Remote>, protection: impl Into<Protection>) -> Self {
         Self {
             remote: remote.into(),
@@ -194,36 +195,36 @@ impl Check {
         }
     }
 
-    /// Over this path, and others that are named; without any those that a host uses that is told of none.
+    /// Adds this path. Default: the paths of a host that is configured with none.
     pub fn path(mut self, path: Path) -> Self {
         self.paths.push(path);
         self
     }
 
-    /// By these carriers; by both if nothing is said.
+    /// Sets the carriers. Default: both.
     pub fn carriers(self, carriers: Carriers) -> Self {
         Self { carriers, ..self }
     }
 
-    /// Each way is tried by a host like this one, which has no paths yet.
+    /// Sets the configuration of the hosts that try the paths; it must have no paths yet.
     pub fn host(self, base: HostBuilder) -> Self {
         Self { base, ..self }
     }
 
-    /// How long each way may take to open a connection; 3 seconds if nothing is said.
+    /// Sets how long each path may take to open a connection. Default: 3 seconds.
     pub fn limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
-    /// How long connections are left alone to see whether NATs remember them; 2 seconds if nothing is said, and not at all if it is none.
+    /// Sets how long connections are left idle to see whether NATs keep their mapping. Default: 2 seconds; zero skips the test.
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// Tries all ways, paths beside each other and their carriers one after the other; in the order of the paths, TCP first.
+    /// Tries all paths in parallel and the carriers of each in turn. Returns results in the order of the paths, TCP first.
     ///
     /// # Errors
-    /// The server has no address, or there is no path to try. What a way cannot do is in its report.
+    /// The server has no address, or there is no path to try. The failure of a path is in its report.
     pub async fn run(self) -> Result<Vec<WayReport>, Error> {
         let addresses = self.remote.resolve().await?;
         let paths = match &self.paths[..] {
@@ -311,7 +312,7 @@ impl Check {
         report
     }
 
-    /// What a SYN without any of our options meets.
+    /// Returns the result of a SYN without any of our options.
     async fn ask_plainly(&self, host: &Host) -> Option<judging::PlainAnswer> {
         match host.connect_within(self.limit, self.remote.clone(), Protection::plain_tcp()).await {
             Ok(stream) => {
@@ -327,7 +328,7 @@ impl Check {
     }
 }
 
-/// The refusal that has ended the connection, if one has.
+/// Returns the refusal that has ended the connection, if there is one.
 async fn refusal_on(stream: &mut Stream) -> Option<judging::Judged> {
     match timeout(REFUSAL, stream.read_chunk()).await {
         Ok(Err(error)) => judging::refusal(error.into()),

@@ -11,7 +11,7 @@ use plait_protect::handshake::{Failed, Handshake, Introduction, Peer as ProvedPe
 
 use crate::status::Peer;
 
-/// Who may connect to a sealed service.
+/// The clients that may connect to a sealed service.
 #[derive(Clone, Debug)]
 pub struct Clients(Policy);
 
@@ -30,7 +30,7 @@ pub struct Applicant {
     address: SocketAddr,
 }
 
-/// Why a service refuses a client, which is told so in a sealed record.
+/// The reason that a service refuses a client. The client gets it in a sealed record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -47,7 +47,7 @@ pub enum Refusal {
 #[derive(Clone)]
 struct Judge(Arc<Judgement>);
 
-/// Says whether an applicant may have a connection, or why not.
+/// Decides whether an applicant may have a connection, or returns the reason of the refusal.
 type Judgement = dyn Fn(&Applicant) -> Result<(), Refusal> + Send + Sync;
 
 impl fmt::Debug for Judge {
@@ -57,29 +57,29 @@ impl fmt::Debug for Judge {
 }
 
 impl Clients {
-    /// Every client. One that has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) tells.
+    /// Accepts every client. A client that has a key shows it, and [`Stream::peer_identity`](crate::Stream::peer_identity) returns it.
     #[must_use]
     pub fn anyone() -> Self {
         Self(Policy::Anyone)
     }
 
-    /// Those with one of these keys, which they prove before anything else. With none, no client is accepted.
+    /// Accepts the clients with one of these keys, which they prove first. With no key, no client is accepted.
     #[must_use]
     pub fn known(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self(Policy::Known(keys.into_iter().collect()))
     }
 
-    /// Those that `judge` accepts. It is asked for each connection when the client has proved its key, or has none, and before anything is
-    /// kept for the connection. A client that it refuses learns the reason: its error has the kind
+    /// Accepts the clients that `judge` accepts. It is called for each connection after the client has proved its key, or has none, and
+    /// before anything is kept for the connection. A refused client learns the reason: its error has the kind
     /// [`NotAuthorized`](crate::ErrorKind::NotAuthorized), [`Busy`](crate::ErrorKind::Busy) or [`Refused`](crate::ErrorKind::Refused).
     ///
-    /// It is called on the thread that moves the packets of the whole host, so it must not wait for anything.
+    /// `judge` runs on the thread that moves the packets of the whole host, so it must not block.
     #[must_use]
     pub fn judged(judge: impl Fn(&Applicant) -> Result<(), Refusal> + Send + Sync + 'static) -> Self {
         Self(Policy::Judged(Judge(Arc::new(judge))))
     }
 
-    /// What the handshakes of a listener have to know.
+    /// The part that the handshakes of a listener need.
     pub(crate) fn policy(&self) -> ClientPolicy {
         match &self.0 {
             Policy::Anyone | Policy::Judged(_) => ClientPolicy::AskForKey,
@@ -97,7 +97,7 @@ impl Clients {
 }
 
 impl Applicant {
-    /// Who it is, as far as it has proved that.
+    /// The identity of the client, as far as it is proved.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
@@ -109,14 +109,14 @@ impl Applicant {
         self.public_key.as_ref()
     }
 
-    /// The address that its first subflow comes from.
+    /// The source address of its first subflow.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Handshakes of a listener whose clients are judged one by one.
+/// The handshakes of a listener that judges each client.
 #[derive(Debug)]
 struct Judged {
     settings: ListenerSettings,

@@ -1,4 +1,4 @@
-//! Why there is no host, no listener, or no connection.
+//! Errors of hosts, listeners and connections.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use plait_keys::KnownPeersError;
 
 use crate::attempt::Attempt;
 
-/// Why something could not be done. Its text names the cause and, where there is one, what helps.
+/// An error. Its text names the cause and, if there is one, the fix.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -18,13 +18,13 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What kind of thing went wrong, for programs to act upon.
+/// The kind of an error, for programs to act upon.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// This machine or user lacks a privilege, a device or a program that the stack needs.
     Unsupported,
-    /// What was asked for makes no sense: a path given twice, a name that is none, a service without a key.
+    /// The request is invalid: a path given twice, an invalid name, a service without a key.
     InvalidInput,
     /// The port is taken.
     PortInUse,
@@ -42,17 +42,16 @@ pub enum ErrorKind {
     NotAuthenticated,
     /// The peer has seen our identity and does not accept it: it is not on its list of clients.
     NotAuthorized,
-    /// The peer is full or stopping: later, or another server, may do.
+    /// The peer is full or stopping: try later, or another server.
     Busy,
     /// The peer ended the connection at once.
     Reset,
-    /// The connection did not come about, and the bytes that were written to it may have been delivered to the server all the same: one
-    /// that is repeated may be carried out twice. [`Sealing::may_repeat`](crate::Sealing::may_repeat) is for requests with which that
-    /// does no harm.
+    /// The connection was not established, and the written bytes may have been delivered to the server all the same. A repeated request
+    /// may be carried out twice. [`Sealing::may_repeat`](crate::Sealing::may_repeat) is for requests that tolerate this.
     PerhapsDelivered,
-    /// Data were changed on the way, and there was no other path.
+    /// Data was changed on the path, and no other path was available.
     Corrupted,
-    /// The host is gone.
+    /// The host has ended.
     Closed,
     /// Something else, as the text says.
     Other,
@@ -76,13 +75,13 @@ impl Error {
         Self { message: format!("{}\n  fix: {fix}", self.message), ..self }
     }
 
-    /// The peer has ended a connection to which fewer paths led than are required.
+    /// The peer has ended a connection that had fewer paths than required.
     pub(crate) fn for_want_of_paths(self) -> Self {
         let why = "fewer paths than required have given a share to the keys, and the peer has given up";
         Self { kind: ErrorKind::NotProtected, message: format!("{why}: {}", self.message), ..self }
     }
 
-    /// There is no connection in time; what the attempts have met until then.
+    /// No connection was established in time; carries the results of the attempts so far.
     pub(crate) fn late(attempts: Vec<Attempt>) -> Self {
         let mut message = "nobody answered on any path in time".to_owned();
         if attempts.len() > 1 {
@@ -97,8 +96,8 @@ impl Error {
         self.kind
     }
 
-    /// What each attempt to open the connection met, over which path, in the order of their beginning; empty if the error is about
-    /// something else. If there were several, they are in the text of the error, too.
+    /// The result of each attempt to open the connection, with its path, in the order of their start. Empty if the error has another
+    /// subject. If there were several attempts, the text of the error lists them, too.
     #[must_use]
     pub fn attempts(&self) -> &[Attempt] {
         &self.attempts
@@ -106,7 +105,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// What an error of reading or writing a [`Stream`](crate::Stream) means.
+    /// Returns the kind of an error of reading or writing a [`Stream`](crate::Stream).
     ///
     /// ```
     /// let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
@@ -132,14 +131,14 @@ impl ErrorKind {
     }
 }
 
-/// What helps where a request may have been carried out.
+/// The fix if a request may have been carried out.
 const BEFORE_REPEATING: &str = "see whether the request was carried out before you send it again";
 
 fn failure_in(error: &io::Error) -> Option<&Failure> {
     error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>())
 }
 
-/// Errors of reading and writing a [`Stream`](crate::Stream) are [`io::Error`]s; this says what they mean.
+/// Converts the [`io::Error`] of reading or writing a [`Stream`](crate::Stream).
 ///
 /// ```
 /// let error = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);

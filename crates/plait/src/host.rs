@@ -20,8 +20,7 @@ use crate::service::Service;
 use crate::status::Monitor;
 use crate::stream::Stream;
 
-/// A running stack. Dropping it resets the connections that are still open and puts the network back to what it was;
-/// [`Host::close`] lets them end in order before.
+/// A running stack. Dropping it resets the open connections and restores the network. [`Host::close`] lets connections end in order first.
 #[derive(Debug)]
 pub struct Host {
     inner: ::plait_host::Host,
@@ -29,7 +28,7 @@ pub struct Host {
     nameservers: Vec<IpAddr>,
 }
 
-/// What a [`Host`] is to be: its paths, and how connections use them. Obtained from [`Host::builder`].
+/// The configuration of a [`Host`]: its paths, and how connections use them. Obtained from [`Host::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct HostBuilder {
@@ -41,17 +40,18 @@ pub struct HostBuilder {
 }
 
 impl Host {
-    /// A host without paths yet.
+    /// Returns a builder of a host without paths.
     pub fn builder() -> HostBuilder {
         let (inner, config) = (::plait_host::Host::builder(), Config::default());
         HostBuilder { inner, config, carriers: Carriers::default(), paths: 0, nameservers: Vec::new() }
     }
 
-    /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed one; what is weaker is a [`Protection`] with that
-    /// name. Giving up the future ends the attempt.
+    /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed connection; weaker protection needs a [`Protection`] of that
+    /// name. Dropping the future ends the attempt.
     ///
-    /// Where several paths have to give a share to the keys ([`Sealing::require_paths`](crate::Sealing::require_paths), or
-    /// [`Trust::known_peers`](crate::Trust::known_peers) and a server that is new), there is a stream when they have:
+    /// Some connections need several paths to contribute to the keys: those with [`Sealing::require_paths`](crate::Sealing::require_paths),
+    /// and those with [`Trust::known_peers`](crate::Trust::known_peers) to a new server. Then the stream is returned after these paths have
+    /// contributed:
     ///
     /// ```no_run
     /// use plait::{ErrorKind, Host, Sealing, Trust};
@@ -59,9 +59,9 @@ impl Host {
     /// # async fn open(host: Host, key: plait::Fingerprint) -> Result<(), plait::Error> {
     /// let sealing = Sealing::new(Trust::pinned(key)).require_paths(2);
     /// match host.connect("gw.example.com:7443", sealing).await {
-    ///     // Both paths are in the keys: whoever sees one of them only reads nothing of what is written here.
+    ///     // Both paths are in the keys: an eavesdropper on one path reads nothing of this stream.
     ///     Ok(stream) => assert!(stream.status().and_then(|status| Some(status.sealed()?.mixed_paths())) >= Some([2, 2])),
-    ///     // Says which path is missing and why: not answered, refused, stripped, altered. Not a byte was sent.
+    ///     // The error names the missing path and the reason: not answered, refused, stripped, altered. No byte was sent.
     ///     Err(error) if error.kind() == ErrorKind::NotProtected => eprintln!("{error}"),
     ///     Err(error) => return Err(error),
     /// }
@@ -70,8 +70,8 @@ impl Host {
     /// ```
     ///
     /// # Errors
-    /// The name has no address, no path leads there, nothing answers, the peer refuses, it cannot prove its identity, or the
-    /// connection cannot be protected as asked for, which takes 20 seconds at most where a path is missing.
+    /// The name has no address, no path leads to the server, nothing answers, the peer refuses, the peer cannot prove its identity, or the
+    /// connection cannot be protected as asked for. If a path is missing, that takes at most 20 seconds.
     pub async fn connect(
         &self,
         remote: impl Into<Remote>,
@@ -138,7 +138,7 @@ impl Host {
         Stream::new(stream, self.inner.path_control(), None)
     }
 
-    /// As [`Host::connect`], and gives up after `limit`.
+    /// Opens a connection as [`Host::connect`] does, and gives up after `limit`.
     ///
     /// # Errors
     /// As [`Host::connect`]; [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) if there is no connection by then.
@@ -151,12 +151,12 @@ impl Host {
         self.open(Some(limit), remote.into(), protection.into()).await
     }
 
-    /// Looks a name up over each path of this host: at a nameserver of its device, over that device alone. An address is taken as it is, and
-    /// so is a name in the file of hosts of the machine. Takes eight seconds at most.
+    /// Looks up a name over each path of this host: at a nameserver of its device, over that device alone. An address is returned
+    /// unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds.
     ///
     /// # Errors
-    /// It is no name and port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no error:
-    /// [`Names::doubt`] tells it.
+    /// `remote` is not a name and a port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no
+    /// error: [`Names::doubt`] reports it.
     pub async fn look_up(&self, remote: &Remote) -> Result<Names, Error> {
         remote.look_up_over(&self.devices(), &self.nameservers).await
     }
@@ -170,7 +170,7 @@ impl Host {
         Ok(Listener { inner, control: self.inner.path_control() })
     }
 
-    /// The devices of the paths, each once: over which carrier it is used is no matter.
+    /// The devices of the paths, each once, for all carriers.
     fn devices(&self) -> Vec<String> {
         let mut devices: Vec<String> = self.inner.paths().into_iter().map(|path| path.name).collect();
         devices.sort();
@@ -178,7 +178,7 @@ impl Host {
         devices
     }
 
-    /// The paths and their state now.
+    /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
         self.inner.paths().into_iter().map(PathState).collect()
@@ -190,149 +190,149 @@ impl Host {
         PathControl(self.inner.path_control())
     }
 
-    /// What became of the segments of strangers, and what the host keeps for them now.
+    /// The counters of segments from unknown peers, and what the host keeps for unknown peers now.
     #[must_use]
     pub fn counters(&self) -> HostCounters {
         HostCounters { endpoint: self.inner.counters(), malformed: self.inner.malformed().total() }
     }
 
-    /// Waits until no connection is left: those that were let go of have delivered what was written.
+    /// Waits until no connection is left: dropped streams have delivered what was written.
     pub async fn drained(&self) {
         self.inner.drained().await;
     }
 
-    /// Waits until the connections that were let go of have delivered what was written, and ends the stack. Connections that
-    /// a [`Stream`] is still held of are waited for, too.
+    /// Waits until the connections of dropped streams have delivered what was written, then ends the stack. It also waits for connections
+    /// with a live [`Stream`].
     pub async fn close(self) {
         self.inner.drained().await;
     }
 }
 
 impl HostBuilder {
-    /// Adds a path; the first ones are preferred for opening connections. Without any the host uses the devices of the default
-    /// routes, and the loopback device where it may use UDP.
+    /// Adds a path; earlier paths are preferred for opening connections. Without any path, the host uses the devices of the default routes,
+    /// and the loopback device if it may use UDP.
     pub fn path(mut self, path: Path) -> Self {
         self.inner = self.inner.path(path.0);
         self.paths += 1;
         self
     }
 
-    /// Nameservers that are asked over each path where several paths are to name the addresses of a server; without any those of each
-    /// device as systemd-resolved knows them, or those in `/etc/resolv.conf`.
+    /// Sets the nameservers to ask over each path if several paths must agree on the addresses of a server. Default: the nameservers of
+    /// each device according to systemd-resolved, or those in `/etc/resolv.conf`.
     pub fn nameservers(mut self, servers: impl IntoIterator<Item = IpAddr>) -> Self {
         self.nameservers = servers.into_iter().collect();
         self
     }
 
-    /// What carries the segments; [`Carriers::Auto`] if nothing is said.
+    /// Sets the carriers of the segments. Default: [`Carriers::Auto`].
     pub fn carriers(mut self, carriers: Carriers) -> Self {
         self.carriers = carriers;
         self
     }
 
-    /// How long a subflow over UDP may be silent before an empty datagram keeps the NATs on its way from forgetting it; 25 seconds if
-    /// nothing is said.
+    /// Sets how long a subflow over UDP may be silent before it sends an empty datagram, so that NATs keep its mapping. Default: 25
+    /// seconds.
     pub fn keep_alive(mut self, silence: Duration) -> Self {
         self.inner = self.inner.keep_alive(silence);
         self
     }
 
-    /// Which path the next bytes take.
+    /// Sets how the path of the next bytes is selected.
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
         self.config.scheduler = scheduler.into();
         self
     }
 
-    /// Whether a subflow that is joined where no path works any more brings data along with its SYN, on sealed connections; it does if
-    /// nothing is said. The first byte on the new path is two round trips earlier by it.
+    /// Sets whether a subflow that joins while no path works carries data with its SYN, on sealed connections. Default: it does. The first
+    /// byte on the new path is then two round trips earlier.
     pub fn join_data(mut self, is_brought: bool) -> Self {
         self.config.join_data = is_brought;
         self
     }
 
-    /// How fast the subflows send.
+    /// Sets the congestion control of the subflows.
     pub fn congestion_control(mut self, algorithm: CongestionControl) -> Self {
         self.config.tcp.congestion = algorithm.into();
         self
     }
 
-    /// Whether routers may mark packets in place of dropping them (RFC 3168), on each subflow whose path and peer can do it.
+    /// Sets whether routers may mark packets instead of dropping them (RFC 3168), on each subflow that supports it on its path and at its
+    /// peer.
     pub fn ecn(mut self, ecn: Ecn) -> Self {
         self.config.tcp.ecn = ecn.into();
         self
     }
 
-    /// Asks peers for checksums of the data (RFC 8684, section 3.3.1), which find what middleboxes change on connections that are not
+    /// Asks peers for checksums of the data (RFC 8684, section 3.3.1). They detect changes by middleboxes on connections that are not
     /// sealed.
     pub fn checksums(mut self, are_wanted: bool) -> Self {
         self.config.checksum = are_wanted;
         self
     }
 
-    /// Most bytes of a connection that are kept until the peer has acknowledged them; 16 MiB if nothing is said.
+    /// Sets the most bytes of a connection that are kept until the peer has acknowledged them. Default: 16 MiB.
     pub fn send_buffer(mut self, bytes: usize) -> Self {
         self.config.send_buffer = bytes;
         self
     }
 
-    /// Most bytes of a connection that are kept until they are read, which is the largest window (RFC 9293) that is offered; 16 MiB if nothing
-    /// is said. A connection begins with less and gets what its reader uses.
+    /// Sets the most bytes of a connection that are kept until they are read, which is the largest offered window (RFC 9293). Default: 16
+    /// MiB. A connection begins with less and gets what its reader uses.
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.config.receive_buffer = bytes;
         self
     }
 
-    /// What strangers can make the host keep.
+    /// Sets the limits on what unknown peers can make the host keep.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.inner = self.inner.limits(limits.0);
         self
     }
 
-    /// Where the private addresses of the stack are taken from: networks of 16 bits (IPv4) and 48 bits (IPv6), by their first
-    /// addresses, best first. For a family of which there is none: from 198.18.0.0 (RFC 2544) or fd70:6c61:6974:: (RFC 4193), if this
-    /// machine does not use them.
+    /// Sets the networks for the private addresses of the stack: networks of 16 bits (IPv4) and 48 bits (IPv6), by their first addresses,
+    /// best first. Default for a family without any: 198.18.0.0 (RFC 2544) or fd70:6c61:6974:: (RFC 4193), if this machine does not use
+    /// them.
     pub fn address_ranges(mut self, networks: impl IntoIterator<Item = IpAddr>) -> Self {
         let networks: Vec<IpAddr> = networks.into_iter().collect();
         self.inner = self.inner.ranges(Ranges::of(&networks));
         self
     }
 
-    /// Whether a subflow is opened for each pair of a path and an address of the other host, in place of one over each path.
+    /// Sets whether a subflow is opened for each pair of a path and an address of the other host, instead of one over each path.
     pub fn mesh(mut self, is_wanted: bool) -> Self {
         self.config.joins = if is_wanted { Joins::Mesh } else { Joins::OnePerPath };
         self
     }
 
-    /// Whether subflows are opened to addresses, one to each, that hosts announce which have connected to us.
+    /// Sets whether subflows are opened, one each, to the addresses that connecting hosts announce.
     pub fn join_announced(mut self, is_wanted: bool) -> Self {
         self.config.passive_joins = if is_wanted { Joins::OnePerPath } else { Joins::None };
         self
     }
 
-    /// How long a connection that has lost its last path waits for another before it fails; a minute if nothing is said.
+    /// Sets how long a connection that has lost its last path waits for another before it fails. Default: one minute.
     pub fn give_up_after(mut self, time: Duration) -> Self {
         self.config.no_subflow_timeout = time;
         self
     }
 
-    /// Writes all packets to this file, in pcapng, with the addresses and ports that they have on the network. What goes over UDP is written as
-    /// the TCP that it carries, with the addresses and ports of its datagrams.
+    /// Writes all packets to this file, in pcapng, with their addresses and ports on the network. A packet carried over UDP is written as
+    /// the TCP segment in it, with the addresses and ports of the datagram.
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
         self.inner = self.inner.capture(file);
         self
     }
 
-    /// Threads that seal and open blocks; without any the stack's own thread does it.
+    /// Sets the number of threads that seal and open blocks. Without any, the stack's own thread does it.
     pub fn crypto_threads(mut self, count: usize) -> Self {
         self.inner = self.inner.crypto_threads(count);
         self
     }
 
-    /// Sets the network up, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of
-    /// milliseconds.
+    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds.
     ///
     /// # Errors
-    /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
+    /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
         let Self { inner, config, carriers, paths, nameservers } = self;
         let mut inner = inner.carriers(carriers.into());
@@ -345,7 +345,7 @@ impl HostBuilder {
     }
 }
 
-/// What comes of `work`, if that is by then.
+/// Returns the result of `work`, if it is ready by then.
 async fn by<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) => timeout_at(until, work).await.ok(),

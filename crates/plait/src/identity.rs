@@ -10,7 +10,7 @@ use plait_handshake::{Fingerprint, IdentityError, PublicKey};
 use plait_keys::{IdentityFileError, read_identity, read_or_make_identity};
 use zeroize::Zeroizing;
 
-/// A private key of ours (Ed25519), by which others know us. Clones share it; it is wiped with the last of them.
+/// A private key of ours (Ed25519), which identifies this host to peers. Clones share it; it is wiped with the last of them.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,8 +52,8 @@ impl Identity {
         Ok(Self(Arc::new(read_identity(file.as_ref())?)))
     }
 
-    /// Reads the key in a file, or makes one and writes it there, readable by its owner only. Of several that do so at the same
-    /// time one makes the key of all.
+    /// Reads the key in a file, or creates one and writes it there, readable by its owner only. If several callers do so at the
+    /// same time, one of them creates the key for all.
     ///
     /// # Errors
     /// The file cannot be read or written, others can read it, or there is something else in it.
@@ -61,7 +61,7 @@ impl Identity {
         Ok(Self::loaded_or_created(file)?.0)
     }
 
-    /// As [`Identity::load_or_create`], and whether the key was made just now.
+    /// The same as [`Identity::load_or_create`]; also returns whether the key was just created.
     ///
     /// # Errors
     /// As [`Identity::load_or_create`].

@@ -1,17 +1,15 @@
 //! Connections over several network paths that no single path can read or break.
 //!
-//! This is Multipath TCP (RFC 8684) in user space, with tokio streams on top. A [`Host`] has paths, which are network
-//! devices of this machine; a [`Stream`] is one connection over all of them: it survives the loss of any path while another
-//! works, and its bytes are encrypted and authenticated block by block, so that an attacker on a path can only break that
-//! path.
+//! This is Multipath TCP (RFC 8684) in user space, with tokio streams on top. A [`Host`] has paths, which are network devices of
+//! this machine. A [`Stream`] is one connection over all of them: it survives the loss of any path while another works. Its bytes
+//! are encrypted and authenticated block by block, so an attacker on a path can only break that path.
 //!
-//! # Sealed, unless something else is said by name
+//! # Sealed by default
 //!
-//! To open a connection one says which server is expected, by a [`Trust`]: one of some keys, a name vouched for by a
-//! certificate authority, the key seen the first time, or any key. To accept connections one gives an identity and says who may
-//! come, by a [`Service`]. What is opened with a [`Trust`] is sealed, or fails: there is no way from there to plain TCP,
-//! whatever happens on the way. Plain connections, as the Linux kernel speaks them, are [`Protection::plain`] and
-//! [`Service::plain`].
+//! To open a connection, name the expected server by a [`Trust`]: one of some keys, a name vouched for by a certificate
+//! authority, the key seen the first time, or any key. To accept connections, give an identity and the allowed clients by a
+//! [`Service`]. A connection opened with a [`Trust`] is sealed, or it fails. It never becomes plain TCP, whatever happens on the
+//! path. Plain connections, as the Linux kernel supports them, are [`Protection::plain`] and [`Service::plain`].
 //!
 //! ```no_run
 //! use plait::{Host, Trust};
@@ -32,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Without a [`Trust`] that does not compile:
+//! A call without a [`Trust`] does not compile:
 //!
 //! ```compile_fail
 //! # async fn example(host: plait::Host) {
@@ -40,7 +38,7 @@
 //! # }
 //! ```
 //!
-//! and a server's side is not good for opening:
+//! A [`Service`] does not open connections either:
 //!
 //! ```compile_fail
 //! # async fn example(host: plait::Host) {
@@ -48,11 +46,12 @@
 //! # }
 //! ```
 //!
-//! # What it needs
+//! # Requirements
 //!
-//! Linux. Over TCP root or CAP_NET_ADMIN, too: [`HostBuilder::start`] makes a TUN device, routes and address translation, and
-//! dropping the [`Host`] removes them; two hosts of one machine do not reach each other. Over UDP ([`Carriers::Udp`]) nothing but
-//! sockets: any user can do it, and two hosts of one machine reach each other, too.
+//! Linux. Carrying segments over TCP also needs root or CAP_NET_ADMIN: [`HostBuilder::start`] creates a TUN device, routes and
+//! address translation, and dropping the [`Host`] removes them. Two hosts of one machine do not reach each other over TCP.
+//! Carrying them over UDP ([`Carriers::Udp`]) needs sockets only: any user can do it, and two hosts of one machine reach each
+//! other.
 //!
 //! # Examples
 //!

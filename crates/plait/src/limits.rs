@@ -1,9 +1,9 @@
-//! What strangers can make a host keep.
+//! Limits on what unknown peers can make a host keep.
 
 use ::plait_host::EndpointConfig;
 
-/// What unknown senders can make a host keep. What is beyond a limit is dropped, answered without keeping anything, or
-/// makes room by the rules that each one names; [`Host::counters`](crate::Host::counters) tells how often.
+/// The limits on what unknown peers can make a host keep. Beyond a limit, a packet is dropped, answered without state, or makes room by the
+/// rule of that limit. [`Host::counters`](crate::Host::counters) counts these cases.
 ///
 /// ```
 /// use plait::{Host, Limits};
@@ -17,60 +17,60 @@ use ::plait_host::EndpointConfig;
 pub struct Limits(pub(crate) EndpointConfig);
 
 impl Limits {
-    /// All connections at a time, over all listeners, those that we open included; 65,536 if nothing is said.
+    /// Sets the most connections at a time, over all listeners and including those that we open. Default: 65,536.
     pub fn connections(mut self, most: usize) -> Self {
         self.0.max_connections = most;
         self
     }
 
-    /// Connections that wait for the third segment of TCP's handshake, some 6 KiB each; 4,096 if nothing is said. SYNs beyond are answered by
-    /// SYN cookies (RFC 4987).
+    /// Sets the most connections that wait for the third segment of TCP's handshake, about 6 KiB each. Default: 4,096. Further SYNs are
+    /// answered with SYN cookies (RFC 4987).
     pub fn half_open(mut self, most: usize) -> Self {
         self.0.max_half_open = most;
         self
     }
 
-    /// Of these from one network, 24 bits of an IPv4 address and 64 bits of an IPv6 address; 256 if nothing is said. From a site of IPv6,
-    /// 48 bits, four times as many.
+    /// Sets the most half-open connections from one network, 24 bits of an IPv4 address and 64 bits of an IPv6 address. Default: 256. The
+    /// limit of an IPv6 site, 48 bits, is four times as many.
     pub fn half_open_per_network(mut self, most: usize) -> Self {
         self.0.max_half_open_per_prefix = most;
         self
     }
 
-    /// Handshakes of sealed connections that run at a time, 103 KiB each at worst; 1,024 if nothing is said. Then a network with fewer takes a
-    /// place of the one with most, and so does an address within a network.
+    /// Sets the most handshakes of sealed connections at a time, at most 103 KiB each. Default: 1,024. At the limit, a network with fewer
+    /// handshakes replaces one of the network with the most; the same rule applies to addresses within a network.
     pub fn handshakes(mut self, most: usize) -> Self {
         self.0.max_handshakes = most;
         self
     }
 
-    /// Of these with one network; 128 if nothing is said. With a site of IPv6 four times as many.
+    /// Sets the most of these handshakes with one network. Default: 128. The limit of an IPv6 site is four times as many.
     pub fn handshakes_per_network(mut self, most: usize) -> Self {
         self.0.max_handshakes_per_prefix = most;
         self
     }
 
-    /// Complete connections that were not accepted yet, for each listener; 1,024 if nothing is said.
+    /// Sets the most complete connections that are not accepted yet, for each listener. Default: 1,024.
     pub fn backlog(mut self, most: usize) -> Self {
         self.0.backlog = most;
         self
     }
 
-    /// Joins that were answered and have not proved themselves, 64 bytes each; 65,536 if nothing is said.
+    /// Sets the most answered joins that are not authenticated yet, 64 bytes each. Default: 65,536.
     pub fn pending_joins(mut self, most: usize) -> Self {
         self.0.max_pending_joins = most;
         self
     }
 
-    /// Memory of all connections together, in bytes: their buffers on both sides, what waits out of order, and what peers may still send by
-    /// the windows offered; 8 GiB if nothing is said. Half of it is for everybody alike, 128 KiB for each connection; those that want more
-    /// share the rest, and offer smaller windows as it fills. Without room for 128 KiB a connection is not begun.
+    /// Sets the memory of all connections together, in bytes: their buffers on both sides, out-of-order data, and what peers may still send
+    /// in the offered windows. Default: 8 GiB. Half of it is divided equally, 128 KiB for each connection. Connections that want more share
+    /// the rest, and offer smaller windows as it fills. Without room for 128 KiB, no connection begins.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.0.memory = bytes;
         self
     }
 
-    /// Four-tuples in TIME-WAIT (RFC 9293), some 100 bytes each; 32,768 if nothing is said.
+    /// Sets the most four-tuples in TIME-WAIT (RFC 9293), about 100 bytes each. Default: 32,768.
     pub fn time_wait(mut self, most: usize) -> Self {
         self.0.max_time_wait = most;
         self

@@ -1,4 +1,4 @@
-//! The ways out of this host.
+//! The paths of this host.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path(pub(crate) PathSpec);
 
-/// How far a path is trusted. Sealed connections use all but [`TrustLevel::Never`]; scrambled and dispersed ones show untrusted
-/// paths less.
+/// The trust level of a path. Sealed connections use all paths but [`TrustLevel::Never`]; scrambled and dispersed connections show less
+/// data to untrusted paths.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum TrustLevel {
@@ -36,8 +36,8 @@ pub enum TrustLevel {
 }
 
 impl Path {
-    /// The device of this name, trusted and used like any other. It may appear later, and come and go. On other systems than Linux it is
-    /// named by an address of this host.
+    /// Returns a path over the device of this name, trusted and not a backup. The device may appear later, and come and go. On systems
+    /// other than Linux, an address of this host names the device.
     ///
     /// # Errors
     /// No device can have that name.
@@ -45,9 +45,9 @@ impl Path {
         Ok(Self(PathSpec::new(device)?))
     }
 
-    /// What a host uses that is told of no path: the devices of the default routes, or, where there is none, the one that leads to
-    /// `towards`. Over UDP an address of this host is reached by its own device; who only listens, for `None`, does so on the
-    /// loopback device, too.
+    /// Returns the paths of a host that is configured with none: the devices of the default routes, or, without any, the device that
+    /// leads to `towards`. Over UDP, an address of this host is reached by its own device. A listener, with `None`, also uses the
+    /// loopback device.
     ///
     /// # Errors
     /// There is none ([`ErrorKind::Unreachable`]), or the kernel cannot be asked.
@@ -69,7 +69,7 @@ impl Path {
         devices.iter().map(|device| Self::new(device)).collect()
     }
 
-    /// The same, trusted that far.
+    /// Sets the trust level.
     #[must_use]
     pub fn trust_level(self, level: TrustLevel) -> Self {
         let class = match level {
@@ -80,7 +80,7 @@ impl Path {
         Self(self.0.with_class(class))
     }
 
-    /// The same, used only when no other path works.
+    /// Makes the path a backup, used only when no other path works.
     #[must_use]
     pub fn backup(self) -> Self {
         Self(self.0.as_backup())
@@ -126,7 +126,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A path as it is now.
+/// The current state of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathState(pub(crate) ::plait_host::Path);
 
@@ -137,19 +137,19 @@ impl PathState {
         &self.0.name
     }
 
-    /// What carries its segments. A device is two paths where both can.
+    /// The carrier of its segments. A device with both carriers is two paths.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
         ::plait_host::Carrier::of(self.0.id).into()
     }
 
-    /// Whether it can be used: the device is there, has a carrier and an address.
+    /// Whether the path can be used: the device exists, has a carrier and an address.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.0.up
     }
 
-    /// How far it is trusted.
+    /// The trust level.
     #[must_use]
     pub fn trust_level(&self) -> TrustLevel {
         match self.0.class {
@@ -165,39 +165,38 @@ impl PathState {
         self.0.backup
     }
 
-    /// The address that others see, if it speaks IPv4.
+    /// The IPv4 address on the network, if the path has one.
     #[must_use]
     pub fn ipv4(&self) -> Option<Ipv4Addr> {
         self.0.public_v4
     }
 
-    /// The same for IPv6.
+    /// The IPv6 address on the network, if the path has one.
     #[must_use]
     pub fn ipv6(&self) -> Option<Ipv6Addr> {
         self.0.public_v6
     }
 
-    /// The longest packet that it takes, in bytes.
+    /// The longest packet of the device, in bytes.
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.0.mtu
     }
 }
 
-/// Asks about the paths of a [`Host`](crate::Host) and changes how they are used. It may outlive the host, and then has no
-/// effect.
+/// Reads the state of the paths of a [`Host`](crate::Host) and changes their use. It may outlive the host, and then has no effect.
 #[derive(Clone, Debug)]
 pub struct PathControl(pub(crate) ::plait_host::PathControl);
 
 impl PathControl {
-    /// The paths and their state now.
+    /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
         self.0.paths().into_iter().map(PathState).collect()
     }
 
-    /// From now on the path of this device is used so. Running connections tell their peers (MP_PRIO, RFC 8684, section
-    /// 3.3.8), and leave a path that may carry nothing.
+    /// Changes the use of the path of this device. Running connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a
+    /// path that must carry nothing.
     ///
     /// # Errors
     /// The host has no path of this device, or has ended.

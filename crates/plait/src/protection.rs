@@ -100,8 +100,8 @@ impl Protection {
         Scrambling::new().into()
     }
 
-    /// No protection: Multipath TCP as the Linux kernel speaks it, or TCP where the peer does not. Everybody on the way can
-    /// read and change what is sent.
+    /// No protection: Multipath TCP as the Linux kernel supports it, or TCP if the peer does not. Each host on the path can read and change
+    /// the data.
     #[must_use]
     pub fn plain() -> Self {
         Self(Kind::Plain(Plain::Any))

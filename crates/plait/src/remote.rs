@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind};
 use crate::names::Names;
 use plait_keys::NameBasis;
 
-/// A server: a name or an address, and a port. From `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
-/// [`SocketAddr`]. All addresses of a name are tried, each over the paths that speak its family.
+/// A server: a name or an address, and a port. Created from `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
+/// [`SocketAddr`]. All addresses of a name are tried, each over the paths of its address family.
 ///
 /// ```
 /// use plait::Remote;
@@ -25,7 +25,7 @@ pub struct Remote {
     /// `HOST:PORT`, as it was given.
     authority: String,
     family: Family,
-    /// Where it is, best first; looked up if there is none.
+    /// Its addresses, best first; looked up if empty.
     addresses: Vec<SocketAddr>,
 }
 
@@ -41,17 +41,17 @@ impl Remote {
         Self { authority, family: Family::Any, addresses: Vec::new() }
     }
 
-    /// The same, reached by its IPv4 addresses only.
+    /// Uses IPv4 addresses only.
     pub fn ipv4_only(self) -> Self {
         Self { family: Family::V4, ..self }
     }
 
-    /// The same, reached by its IPv6 addresses only.
+    /// Uses IPv6 addresses only.
     pub fn ipv6_only(self) -> Self {
         Self { family: Family::V6, ..self }
     }
 
-    /// The same, known to be at these addresses, best first: its name is not looked up, and only the server has to prove it.
+    /// Uses these addresses, best first, and does not look up the name. The server must still prove the name.
     pub fn at(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self { addresses: addresses.into_iter().collect(), ..self }
     }
@@ -68,7 +68,7 @@ impl Remote {
         self.authority.clone()
     }
 
-    /// Its addresses, best first, each once: those that were given, or that its name has now, of the families that are wanted.
+    /// Returns its addresses, best first, each once: the given ones, or the current ones of its name, of the wanted families.
     ///
     /// # Errors
     /// There is none ([`ErrorKind::UnknownName`]), or it is no name and port ([`ErrorKind::InvalidInput`]).
@@ -81,7 +81,7 @@ impl Remote {
         Ok(addresses)
     }
 
-    /// Its addresses as each of these devices tells them, asked for itself ([`Names`]). Addresses that were given are taken as they are.
+    /// Returns its addresses according to each of these devices, asked separately ([`Names`]). Given addresses are returned unchanged.
     ///
     /// # Errors
     /// It is no name and port ([`ErrorKind::InvalidInput`]).

@@ -4,8 +4,8 @@ use ::plait_host::{Config, Protect, ScrambleSettings};
 
 use crate::sealing::Weaker;
 
-/// How a connection is scrambled: XOR with what went before, which hides the bytes from an eavesdropper who sees too few of them in a row. This is
-/// obfuscation, not encryption: a few hundred bytes in a row are enough to read them, and changes are not noticed.
+/// The configuration of scrambling: XOR with preceding bytes, which hides data from an eavesdropper that sees too few bytes in a row. This
+/// is obfuscation, not encryption: a few hundred bytes in a row are enough to read them, and changes are not detected.
 ///
 /// ```
 /// use plait::{Protection, Scrambling, WithoutTrusted};
@@ -22,30 +22,30 @@ pub struct Scrambling {
     weaker: Weaker,
 }
 
-/// What scrambling starts from. The two ends have to agree on it beforehand: they do not notice a difference.
+/// The starting point of scrambling. Both ends must agree on it beforehand: a difference is not detected.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum ScrambleStart {
     /// The sender's key, 8 bytes.
     #[default]
     Key8,
-    /// The HMAC-SHA1 of nothing with the sender's key, 20 bytes.
+    /// The HMAC-SHA1 of the empty message with the sender's key, 20 bytes.
     HmacSha1,
 }
 
-/// What happens to a scrambled connection while it has no path that is trusted.
+/// The behaviour of a scrambled connection without a trusted path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum WithoutTrusted {
-    /// Nothing is sent before one works again.
+    /// Sends nothing until a trusted path works again.
     #[default]
     Stall,
-    /// Paths that are not trusted carry everything, and the status tells how much.
+    /// Uses untrusted paths for everything, and the status counts the bytes.
     Degrade,
 }
 
 impl Scrambling {
-    /// Scrambled, or no connection.
+    /// Asks for a scrambled connection, or none.
     pub fn new() -> Self {
         let usual = ScrambleSettings::default();
         Self {
@@ -56,27 +56,27 @@ impl Scrambling {
         }
     }
 
-    /// What it starts from.
+    /// Sets the starting point.
     pub fn start(self, start: ScrambleStart) -> Self {
         Self { start, ..self }
     }
 
-    /// So many bytes at the start of our direction are carried by trusted paths only; `u64::MAX` for all that there ever are.
+    /// Sends the first bytes of our direction, this many, over trusted paths only; `u64::MAX` for all data.
     pub fn trusted_bytes(self, bytes: u64) -> Self {
         Self { trusted_bytes: bytes, ..self }
     }
 
-    /// What happens while no trusted path works.
+    /// Sets the behaviour while no trusted path works.
     pub fn without_trusted(self, what: WithoutTrusted) -> Self {
         Self { without_trusted: what, ..self }
     }
 
-    /// The same; where it cannot be, Multipath TCP or plain TCP without any protection.
+    /// Also accepts Multipath TCP or plain TCP without any protection.
     pub fn or_plain(self) -> Self {
         Self { weaker: Weaker::Tcp, ..self }
     }
 
-    /// The same; where it cannot be, Multipath TCP without any protection, but not plain TCP.
+    /// Also accepts Multipath TCP without any protection, but not plain TCP.
     pub fn or_plain_multipath(self) -> Self {
         Self { weaker: Weaker::Multipath, ..self }
     }

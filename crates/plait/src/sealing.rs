@@ -1,4 +1,4 @@
-//! How a connection that we open is sealed.
+//! Configuration of the sealing of a connection that we open.
 
 use std::fmt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::remote::Remote;
 use crate::trust::{Expected, Trust};
 
-/// How the keys of a sealed connection are agreed on.
+/// The handshake that agrees on the keys of a sealed connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Handshake {
@@ -36,12 +36,12 @@ pub enum CipherSuite {
     ChaCha20Poly1305,
 }
 
-/// A file that the secrets of connections are written to for those who analyse them, in the format of `SSLKEYLOGFILE`: with it
-/// everything can be read. Clones write to the same file.
+/// A file of the secrets of connections, in the format of `SSLKEYLOGFILE`, for traffic analysis. A reader of the file can decrypt
+/// everything. Clones write to the same file.
 #[derive(Clone)]
 pub struct KeyLog(pub(crate) Arc<KeyLogFile>);
 
-/// How a connection that we open is sealed: a [`Protection`](crate::Protection) with all that there is to say about it.
+/// The configuration of a sealed connection that we open: a [`Protection`](crate::Protection) with all its settings.
 ///
 /// ```
 /// use plait::{CipherSuite, Handshake, Identity, Protection, Sealing, Trust};
@@ -74,7 +74,7 @@ pub struct Sealing {
     pub(crate) weaker: Weaker,
 }
 
-/// What will do where a connection cannot be protected as asked for.
+/// The protection that is accepted if the requested one is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Weaker {
     Nothing,
@@ -83,7 +83,7 @@ pub(crate) enum Weaker {
 }
 
 impl Sealing {
-    /// Sealed, or no connection, towards the server that `trust` describes. The client proves no identity.
+    /// Asks for a sealed connection, or none, to the server that `trust` describes. The client proves no identity.
     pub fn new(trust: Trust) -> Self {
         let weaker = Weaker::Nothing;
         Self {
@@ -100,44 +100,47 @@ impl Sealing {
         }
     }
 
-    /// A server that asks for it is shown this key of ours: some take certain clients only.
+    /// Shows this key of ours to a server that asks for one: some servers accept certain clients only.
     pub fn identity(self, identity: &Identity) -> Self {
         Self { identity: Some(identity.clone()), ..self }
     }
 
-    /// Offers these handshakes only, best first. Of them only those are offered that can prove what the [`Trust`] asks for. Otherwise:
-    /// all that can.
+    /// Offers these handshakes only, best first. Only those of them that can prove what the [`Trust`] asks for are offered. Default: all
+    /// that can.
     pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
         Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
     }
 
-    /// Offers these cipher suites only, best first. Otherwise: all.
+    /// Offers these cipher suites only, best first. Default: all.
     pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         Self { suites: Some(suites.into_iter().collect()), ..self }
     }
 
-    /// Sends and takes no byte of the application before so many disjoint paths, which are devices of this host, have given a share to the
-    /// keys, that of the handshake included: whoever does not see all of them reads nothing, whatever he learns or breaks later.
-    /// [`Host::connect`](crate::Host::connect) waits for them; where they do not come together in time it fails, and says which is missing.
+    /// Sends and accepts no application data until this many disjoint paths have contributed to the keys. A path is a device of this host;
+    /// the path of the handshake counts. An eavesdropper that misses one of these paths reads nothing, even if keys leak later.
+    /// [`Host::connect`](crate::Host::connect) waits for the paths. If they do not come together in time, it fails with an error that names
+    /// the missing one.
     pub fn require_paths(self, paths: u8) -> Self {
         Self { require_paths: paths, ..self }
     }
 
-    /// Agrees on keys only by the hybrid of X25519 and ML-KEM-768, so that what is recorded today cannot be read with a quantum computer
-    /// later; no tcpcrypt, which has none.
+    /// Agrees on keys only by the hybrid of X25519 and ML-KEM-768, so that a quantum computer cannot later read what is recorded today.
+    /// This excludes tcpcrypt, which has no such hybrid.
     pub fn require_post_quantum(self) -> Self {
         Self { key_exchanges: KeyExchanges::PostQuantum, ..self }
     }
 
-    /// Shakes hands in full each time. Otherwise connections that are opened with this value, or clones of it, continue a session with the
-    /// server for a day, which costs both less: keys are agreed on anew, and the server is who it has proved to be then.
+    /// Does a full handshake each time. By default, connections opened with this value or its clones resume a session with the server for a
+    /// day, which costs both hosts less. A resumed session agrees on new keys, and the server's identity is the one proved in the full
+    /// handshake.
     pub fn full_handshakes(self) -> Self {
         Self { tickets: None, ..self }
     }
 
-    /// Declares that it does no harm if what is written first is delivered twice, to two instances of the server: several that share its
-    /// name, or one before and after a restart. Then it is repeated to whichever instance answers. Otherwise the connection fails with
-    /// [`ErrorKind::PerhapsDelivered`](crate::ErrorKind::PerhapsDelivered) where the instance that may have it cannot be reached any more.
+    /// Declares that the first data may be delivered twice, to two instances of the server: several servers that share its name, or the
+    /// server before and after a restart. Then the data is repeated to whichever instance answers. Otherwise the connection fails with
+    /// [`ErrorKind::PerhapsDelivered`](crate::ErrorKind::PerhapsDelivered) if the instance that may have the data cannot be reached any
+    /// more.
     pub fn may_repeat(self) -> Self {
         Self { may_repeat: true, ..self }
     }
@@ -147,13 +150,13 @@ impl Sealing {
         Self { key_log: Some(log.clone()), ..self }
     }
 
-    /// The same; where it cannot be sealed, Multipath TCP or plain TCP without any protection: an attacker who strips an option from the first
-    /// packet decides which. [`Status::is_sealed`](crate::Status::is_sealed) tells what has become of it.
+    /// Also accepts Multipath TCP or plain TCP without any protection if the connection cannot be sealed. An attacker that strips an option
+    /// from the first packet decides which. [`Status::is_sealed`](crate::Status::is_sealed) reports the result.
     pub fn or_plain(self) -> Self {
         Self { weaker: Weaker::Tcp, ..self }
     }
 
-    /// As [`Sealing::or_plain`], but not plain TCP.
+    /// The same as [`Sealing::or_plain`], but without plain TCP.
     pub fn or_plain_multipath(self) -> Self {
         Self { weaker: Weaker::Multipath, ..self }
     }
@@ -203,7 +206,7 @@ impl Weaker {
         }
     }
 
-    /// Whether connections that are not protected as asked for will do.
+    /// Whether connections with less protection than requested are accepted.
     pub(crate) fn unprotected(self) -> Fallback {
         match self {
             Self::Nothing => Fallback::Refuse,
@@ -211,7 +214,7 @@ impl Weaker {
         }
     }
 
-    /// Whether plain TCP will do.
+    /// Whether plain TCP is accepted.
     pub(crate) fn fallback(self) -> Fallback {
         match self {
             Self::Nothing | Self::Multipath => Fallback::Refuse,
@@ -240,7 +243,7 @@ pub(crate) fn suites_of(suites: &[CipherSuite]) -> Vec<Suite> {
 }
 
 impl KeyLog {
-    /// Opens the file to append to it, or makes it, for its owner only. A symbolic link is not followed.
+    /// Opens the file for appending, or creates it, for its owner only. It does not follow a symbolic link.
     ///
     /// # Errors
     /// It cannot be opened, others can read it, or it belongs to another user.

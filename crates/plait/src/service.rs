@@ -11,8 +11,8 @@ use crate::protection::Plain;
 use crate::scrambling::Scrambling;
 use crate::sealing::{CipherSuite, Handshake, KeyLog, Weaker, suites_of, teps_of};
 
-/// The identity of a service, and the clients that it accepts. A [`SealedService`] says more about how connections are sealed, a
-/// [`Scrambling`] is something weaker.
+/// The identity of a service, and the clients that it accepts. A [`SealedService`] has more settings of sealed connections; a
+/// [`Scrambling`] is a weaker protection.
 #[derive(Clone, Debug)]
 pub struct Service(Kind);
 
@@ -51,26 +51,26 @@ pub struct SealedService {
 }
 
 impl Service {
-    /// Sealed connections only, under this key of ours, from these clients.
+    /// Accepts sealed connections only, with this key of ours, from these clients.
     #[must_use]
     pub fn sealed(identity: &Identity, clients: Clients) -> Self {
         SealedService::new(identity, clients).into()
     }
 
-    /// The same, and clients that go by authorities are shown a certificate in place of the key.
+    /// The same as [`Service::sealed`]; clients that trust authorities are shown a certificate instead of the key.
     #[must_use]
     pub fn certified(identity: &Identity, certificate: Certificate, clients: Clients) -> Self {
         SealedService::new(identity, clients).certificate(certificate).into()
     }
 
-    /// Scrambled connections only: obfuscation, not encryption.
+    /// Accepts scrambled connections only: obfuscation, not encryption.
     #[must_use]
     pub fn scrambled() -> Self {
         Scrambling::new().into()
     }
 
-    /// Plain connections: Multipath TCP as the Linux kernel speaks it, or TCP. Everybody on the way can read and change what
-    /// is sent.
+    /// Accepts plain connections: Multipath TCP as the Linux kernel supports it, or TCP. Each host on the path can read and change the
+    /// data.
     #[must_use]
     pub fn plain() -> Self {
         Self(Kind::Plain(Plain::Any))
@@ -98,7 +98,7 @@ impl Service {
 }
 
 impl SealedService {
-    /// Sealed connections only, under this key of ours, from these clients.
+    /// Accepts sealed connections only, with this key of ours, from these clients.
     pub fn new(identity: &Identity, clients: Clients) -> Self {
         Self {
             identity: identity.clone(),
@@ -114,29 +114,29 @@ impl SealedService {
         }
     }
 
-    /// Clients that go by authorities are shown this certificate in place of the key.
+    /// Shows this certificate, instead of the key, to clients that trust authorities.
     pub fn certificate(self, certificate: Certificate) -> Self {
         Self { certificate: Some(Arc::new(certificate)), ..self }
     }
 
-    /// Takes these handshakes only, best first. Where not every client is accepted, only those of them that prove the identity of a client.
-    /// Otherwise: all that can.
+    /// Accepts these handshakes only, best first. If not every client is accepted, only those of them that prove the identity of a client
+    /// are used. Default: all that can.
     pub fn handshakes(self, handshakes: impl IntoIterator<Item = Handshake>) -> Self {
         Self { handshakes: Some(handshakes.into_iter().collect()), ..self }
     }
 
-    /// As [`Sealing::require_paths`](crate::Sealing::require_paths), for who connects to us: who has not asked for as many is refused. It
-    /// also means that nothing but sealed connections is taken.
+    /// The same as [`Sealing::require_paths`](crate::Sealing::require_paths), for incoming connections. A client that has not asked for as
+    /// many paths is refused. Only sealed connections are accepted then.
     pub fn require_paths(self, paths: u8) -> Self {
         Self { require_paths: paths, ..self }
     }
 
-    /// As [`Sealing::require_post_quantum`](crate::Sealing::require_post_quantum); nothing but sealed connections is taken.
+    /// The same as [`Sealing::require_post_quantum`](crate::Sealing::require_post_quantum). Only sealed connections are accepted then.
     pub fn require_post_quantum(self) -> Self {
         Self { key_exchanges: KeyExchanges::PostQuantum, ..self }
     }
 
-    /// Takes these cipher suites only, best first. Otherwise: all.
+    /// Accepts these cipher suites only, best first. Default: all.
     pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         Self { suites: Some(suites.into_iter().collect()), ..self }
     }
@@ -151,12 +151,12 @@ impl SealedService {
         Self { key_log: Some(log.clone()), ..self }
     }
 
-    /// The same; clients that cannot seal are taken without any protection, by Multipath TCP or plain TCP.
+    /// Also accepts clients that cannot seal, without any protection, by Multipath TCP or plain TCP.
     pub fn or_plain(self) -> Self {
         Self { weaker: Weaker::Tcp, ..self }
     }
 
-    /// As [`SealedService::or_plain`], but not by plain TCP.
+    /// The same as [`SealedService::or_plain`], but without plain TCP.
     pub fn or_plain_multipath(self) -> Self {
         Self { weaker: Weaker::Multipath, ..self }
     }

@@ -1,4 +1,4 @@
-//! What there is to say about a connection.
+//! The status of a connection.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::path_totals::PathTotals;
 use crate::scrambling::ScrambleStart;
 use crate::subflow::Subflow;
 
-/// The identity of the peer of a connection, as far as it was proved.
+/// The proved identity of the peer of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Peer {
@@ -24,11 +24,11 @@ pub enum Peer {
     Anonymous,
     /// The owner of this key.
     Key(Fingerprint),
-    /// The owner of a certificate that our authorities vouch for.
+    /// The owner of a certificate that leads to one of our authorities.
     Certificate,
 }
 
-/// What was agreed on.
+/// The negotiated protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Negotiated {
@@ -46,7 +46,7 @@ pub enum Negotiated {
     Plain(PlainReason),
 }
 
-/// Why a connection is plain TCP. Its text is a sentence for people.
+/// The reason that a connection is plain TCP. Its text is a sentence for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainReason(::plait_host::PlainReason);
 
@@ -58,11 +58,11 @@ pub struct Status {
     tcp_missing: Option<String>,
 }
 
-/// What there is to say about sealing.
+/// The status of sealing.
 #[derive(Clone, Debug)]
 pub struct SealStatus(::plait_host::SealedStatus);
 
-/// What there is to say about scrambling.
+/// The status of scrambling.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrambleStatus(::plait_host::ScrambleStatus);
 
@@ -70,15 +70,15 @@ pub struct ScrambleStatus(::plait_host::ScrambleStatus);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TrustedPaths {
-    /// A subflow over one of them works.
+    /// A subflow over a trusted path works.
     Work,
-    /// There are subflows over them, and none makes progress or is open yet.
+    /// Subflows over trusted paths exist, but none makes progress or is open yet.
     Stalled,
-    /// There is no subflow over any.
+    /// No subflow over a trusted path exists.
     Gone,
 }
 
-/// Looks at a connection that others read and write, and can end it. It keeps the connection from being let go of.
+/// Reads the status of a connection in use elsewhere, and can end it. The connection is kept while the monitor exists.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     pub(crate) inner: ::plait_host::Monitor,
@@ -86,15 +86,15 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// The connection now; `None` when its host is gone.
+    /// The current status of the connection; `None` after its host has ended.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         let (paths, tcp_missing) = (self.control.paths(), self.control.tcp_missing());
         Some(Status { status: self.inner.status()?, paths, tcp_missing })
     }
 
-    /// Asks the peer of a sealed connection at once whether it has our subflows still; the answers show in
-    /// [`Subflow::verified_at`] and [`Subflow::is_doubted`].
+    /// Asks the peer of a sealed connection at once whether it still has our subflows. The answers are in [`Subflow::verified_at`]
+    /// and [`Subflow::is_doubted`].
     pub fn ask_life(&self) {
         self.inner.ask_life();
     }
@@ -106,7 +106,7 @@ impl Monitor {
 }
 
 impl Status {
-    /// What was agreed on.
+    /// The negotiated protocol.
     #[must_use]
     pub fn negotiated(&self) -> Negotiated {
         match self.status.negotiated {
@@ -118,7 +118,7 @@ impl Status {
         }
     }
 
-    /// Whether it is Multipath TCP, and not TCP that it fell back to.
+    /// Whether the connection uses Multipath TCP, without fallback to TCP.
     #[must_use]
     pub fn is_multipath(&self) -> bool {
         matches!(self.negotiated(), Negotiated::Multipath { .. })
@@ -143,32 +143,32 @@ impl Status {
         sealed.map_or(Peer::Unknown, |sealed| Peer::from(&sealed.peer))
     }
 
-    /// About sealing, where it was asked for and not given up.
+    /// The status of sealing, if sealing was requested and not given up.
     #[must_use]
     pub fn sealed(&self) -> Option<SealStatus> {
         self.status.sealed.clone().map(SealStatus)
     }
 
-    /// About scrambling, where it is in use.
+    /// The status of scrambling, if it is in use.
     #[must_use]
     pub fn scrambled(&self) -> Option<ScrambleStatus> {
         self.status.scrambling.map(ScrambleStatus)
     }
 
-    /// What each attempt to open it met, if we opened it, in the order of their beginning.
+    /// The result of each attempt to open the connection, if we opened it, in the order of their start.
     #[must_use]
     pub fn attempts(&self) -> Vec<Attempt> {
         let device = |id| self.paths.iter().find(|path| path.id == id).map(|path| path.name.clone());
         self.status.attempts.iter().map(|attempt| Attempt::new(device(attempt.path), attempt)).collect()
     }
 
-    /// Its subflows, those that have ended among them, at most 64; [`Status::path_totals`] has the figures of all.
+    /// The subflows, ended ones included, at most 64; [`Status::path_totals`] has the totals of all.
     #[must_use]
     pub fn subflows(&self) -> Vec<Subflow> {
         self.status.subflows.iter().map(|subflow| Subflow::new(subflow, &self.paths)).collect()
     }
 
-    /// What it has sent and received over each path that it has had a subflow on.
+    /// The bytes sent and received over each path with a subflow.
     #[must_use]
     pub fn path_totals(&self) -> Vec<PathTotals> {
         self.status.path_reports().iter().map(|report| PathTotals::new(report, &self.paths)).collect()
@@ -180,7 +180,7 @@ impl Status {
         self.paths.iter().cloned().map(PathState).collect()
     }
 
-    /// For each device the carrier in use, and for the other one why it is not.
+    /// The carrier in use of each device, and the reason that the other carrier is not in use.
     #[must_use]
     pub fn carriers(&self) -> Vec<CarrierChoice> {
         choice::of(&self.paths(), &self.attempts(), &self.subflows(), self.tcp_missing.as_deref())
@@ -199,13 +199,13 @@ impl Status {
         self.status.bytes_delivered
     }
 
-    /// Bytes that were read.
+    /// Bytes that the application has read.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.status.bytes_read
     }
 
-    /// Time since it was opened.
+    /// Time since the connection was opened.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.status.age
@@ -213,19 +213,19 @@ impl Status {
 }
 
 impl SealStatus {
-    /// The handshake agreed on, by name.
+    /// Name of the handshake.
     #[must_use]
     pub fn handshake(&self) -> Option<&'static str> {
         self.0.handshake
     }
 
-    /// The cipher suite of the blocks, by name. They are sealed if there is one.
+    /// Name of the cipher suite of the blocks. The connection is sealed if it has one.
     #[must_use]
     pub fn cipher_suite(&self) -> Option<&'static str> {
         self.0.suite
     }
 
-    /// How the secret was agreed on, by name.
+    /// Name of the key agreement.
     #[must_use]
     pub fn key_exchange(&self) -> Option<&'static str> {
         self.0.key_exchange
@@ -237,7 +237,7 @@ impl SealStatus {
         Peer::from(&self.0.peer)
     }
 
-    /// Whether the handshake has continued an earlier session: the peer is who proved to be that then, a day ago at most.
+    /// Whether the handshake resumed an earlier session. The identity of the peer was proved in that session, at most a day ago.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.0.is_resumed
@@ -249,8 +249,8 @@ impl SealStatus {
         self.0.generations
     }
 
-    /// Disjoint paths that have given a share to the keys, that of the handshake included: to the keys of what we send, and of what
-    /// the peer does.
+    /// The number of disjoint paths that contributed to the keys of our direction, and to those of the peer's; the path of the
+    /// handshake counts.
     #[must_use]
     pub fn mixed_paths(&self) -> [usize; 2] {
         self.0.mixed_paths
@@ -262,13 +262,13 @@ impl SealStatus {
         self.0.handshake_bytes
     }
 
-    /// Blocks that were encrypted: each once, however often it was sent.
+    /// Number of encrypted blocks; a block that is sent several times counts once.
     #[must_use]
     pub fn blocks_sealed(&self) -> u64 {
         self.0.sealed_blocks
     }
 
-    /// Blocks that were decrypted.
+    /// Number of decrypted blocks.
     #[must_use]
     pub fn blocks_opened(&self) -> u64 {
         self.0.opened_blocks
@@ -294,7 +294,7 @@ impl ScrambleStatus {
         self.0.start.into()
     }
 
-    /// The trusted paths, now.
+    /// The current trusted paths.
     #[must_use]
     pub fn trusted_paths(&self) -> TrustedPaths {
         match self.0.trusted {
@@ -304,13 +304,13 @@ impl ScrambleStatus {
         }
     }
 
-    /// Whether it waits for a trusted path, now.
+    /// Whether the connection waits for a trusted path now.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.0.stalled
     }
 
-    /// Bytes that paths have carried which are not trusted, because there was no other.
+    /// Bytes sent over untrusted paths, because no other path was available.
     #[must_use]
     pub fn bytes_degraded(&self) -> u64 {
         self.0.degraded

@@ -13,11 +13,11 @@ use crate::halves::{ReadHalf, WriteHalf};
 use crate::status::{Monitor, Peer, Status};
 use crate::subflow::Subflow;
 
-/// A connection over all paths, read and written like any tokio socket; [`Stream::into_split`] makes two halves of it.
+/// A connection over all paths, read and written like any tokio socket. [`Stream::into_split`] returns two halves of it.
 ///
-/// [`tokio::io::AsyncWriteExt::shutdown`] ends our direction and leaves the other open. Dropping the stream lets go of the
-/// connection: what was written is still delivered as long as the [`Host`](crate::Host) lives. If the peer had sent something
-/// that was not read, it is told by a reset.
+/// [`tokio::io::AsyncWriteExt::shutdown`] ends our direction and leaves the other open. Dropping the stream releases the connection:
+/// written data is still delivered as long as the [`Host`](crate::Host) lives. If the peer has sent data that was not read, it gets a
+/// reset.
 #[derive(Debug)]
 pub struct Stream {
     inner: ::plait_host::Stream,
@@ -51,7 +51,7 @@ impl Stream {
         self.peer_addr
     }
 
-    /// Our address there, as others see it without another address translation in between.
+    /// Our address on that subflow, as the peer sees it without another NAT in between.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
@@ -63,19 +63,19 @@ impl Stream {
         &self.peer
     }
 
-    /// The subflows that it has now, and those that it had.
+    /// The current and ended subflows.
     #[must_use]
     pub fn paths(&self) -> Vec<Subflow> {
         self.monitor.status().map_or_else(Vec::new, |status| status.subflows())
     }
 
-    /// The connection now; `None` when its host is gone.
+    /// The current status of the connection; `None` after its host has ended.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         self.monitor.status()
     }
 
-    /// Two halves that different tasks can read and write.
+    /// Splits the stream into two halves that different tasks can read and write.
     #[must_use]
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let (read, write) = self.inner.into_split();
@@ -85,13 +85,13 @@ impl Stream {
         )
     }
 
-    /// Something that tells the status, and can end the connection, while the stream is in use elsewhere.
+    /// Returns a monitor that reads the status, and can end the connection, while the stream is in use elsewhere.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
     }
 
-    /// The next bytes without copying them; `None` at the end of the stream.
+    /// Reads the next bytes without copying them; `None` at the end of the stream.
     ///
     /// # Errors
     /// The connection failed.
@@ -110,15 +110,14 @@ impl Stream {
     /// Waits until both directions have ended and the peer knows.
     ///
     /// # Errors
-    /// The connection failed. Reading may have ended in order all the same: that what was written was lost is learned only
-    /// here.
+    /// The connection failed. Reading may have ended in order all the same: only this error reports the loss of written data.
     pub async fn closed(&self) -> io::Result<()> {
         self.inner.closed().await
     }
 
-    /// Asks the peer how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most. Its answer is as long, and is
-    /// in [`Subflow::seen_from`] and [`Subflow::peer_saw`] when it has come. `false` if the connection is not sealed, as
-    /// then no answer could be believed, or if the peer does not understand the question.
+    /// Asks the peer how it sees our subflows, in a block filled to this many bytes, at most 32 KiB. The answer is as long, and appears in
+    /// [`Subflow::seen_from`] and [`Subflow::peer_saw`]. Returns `false` if the connection is not sealed, because an answer could not be
+    /// trusted, or if the peer does not support the question.
     pub fn look(&self, bytes: u16) -> bool {
         self.monitor.inner.look(bytes.into())
     }

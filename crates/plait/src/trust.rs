@@ -1,4 +1,4 @@
-//! Which server is expected.
+//! The expected server.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::names::Names;
 use crate::remote::Remote;
 use crate::sealing::Weaker;
 
-/// How we know the server that we open a connection to.
+/// How the identity of a server that we connect to is verified.
 ///
-/// Each of them excludes the handshakes that could not prove it: only with [`Trust::anonymous`] a peer may use tcpcrypt
-/// (RFC 8548), which proves no identity.
+/// Each trust excludes the handshakes that cannot prove it. Only with [`Trust::anonymous`] may a peer use tcpcrypt (RFC 8548), which proves
+/// no identity.
 #[derive(Clone, Debug)]
 pub struct Trust(Kind);
 
@@ -27,7 +27,7 @@ enum Kind {
     Anonymous,
 }
 
-/// How many disjoint paths have to lead to a server that is met for the first time, unless less was asked for by name.
+/// Number of disjoint paths that must lead to a server at its first contact, unless the caller asks for less by name.
 const FIRST_CONTACT_PATHS: u8 = 2;
 
 /// What a trust comes to for one server.
@@ -35,7 +35,7 @@ pub(crate) struct Expected {
     pub(crate) settings: OpenerSettings,
     demand: Demand,
     weaker: Weaker,
-    /// How many disjoint paths have to be in the keys before there is a connection.
+    /// Number of disjoint paths that must be in the keys before the connection opens.
     pub(crate) require_paths: u8,
     /// Whether so many because the server is new.
     is_first_contact: bool,
@@ -55,23 +55,22 @@ impl Trust {
         Self::any_of([key])
     }
 
-    /// The server has one of these keys: an old one and its successor, say. With none of them no server is good enough.
+    /// The server has one of these keys: for example an old key and its successor. With no key, no server is accepted.
     #[must_use]
     pub fn any_of(keys: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self(Kind::Pinned(keys.into_iter().collect()))
     }
 
-    /// The server shows a certificate for its name that leads to one of these roots (PEM). The name is the one that is
-    /// connected to.
+    /// The server shows a certificate for its name that leads to one of these roots (PEM). The name is the name in the call that connects.
     ///
     /// # Errors
-    /// There is no certificate in `pem`, or one that makes no sense.
+    /// `pem` has no certificate, or an invalid one.
     pub fn authorities(pem: &[u8]) -> Result<Self, PemError> {
         let roots = ServerTrust::Roots(Arc::new(roots_from_pem(pem)?));
         Ok(Self(Kind::Authorities { roots, name: None }))
     }
 
-    /// As [`Trust::authorities`], with the name that the certificate has to be for, whatever is connected to.
+    /// The same as [`Trust::authorities`], with this name in the certificate instead of the name in the call that connects.
     ///
     /// # Errors
     /// As [`Trust::authorities`].
@@ -80,25 +79,25 @@ impl Trust {
         Ok(Self(Kind::Authorities { roots, name: Some(server.into()) }))
     }
 
-    /// The server has the key that this file knows of it. One that it does not know is believed, and written down with the number of
-    /// paths, when two disjoint paths at least lead to its holder: an attacker that intercepts one of them is found out before a byte is
-    /// sent, and the error names the path. The name of such a server is looked up over each path ([`Host::look_up`](crate::Host::look_up)),
-    /// and several of them have to name the same addresses. An attacker that intercepts all paths is believed. A host with one path
-    /// meets no new server.
+    /// The server has the key that this file lists for it. A server that is not in the file is trusted if at least two disjoint paths lead
+    /// to the key holder; the key and the number of paths are then written to the file. An attacker that intercepts one of the paths is
+    /// detected before a byte is sent, and the error names the path. The name of such a server is looked up over each path
+    /// ([`Host::look_up`](crate::Host::look_up)), and several paths must return the same addresses. An attacker that intercepts all paths
+    /// is trusted. A host with one path cannot connect to a new server.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known { peers, first_contact: FIRST_CONTACT_PATHS })
     }
 
-    /// As [`Trust::known_peers`], and a server that is not known is believed by what a single path shows: an attacker who intercepts
-    /// that first connection is believed for good.
+    /// The same as [`Trust::known_peers`], but one path is enough for a server that is not in the file. An attacker that intercepts this
+    /// first connection stays trusted.
     #[must_use]
     pub fn known_peers_by_one_path(peers: KnownPeers) -> Self {
         Self(Kind::Known { peers, first_contact: 1 })
     }
 
-    /// Anybody: the connection is encrypted and an eavesdropper cannot read it, but a man in the middle of all paths is
-    /// not noticed. [`Stream::peer_identity`](crate::Stream::peer_identity) says whom the handshake has found.
+    /// Any server: the connection is encrypted and an eavesdropper cannot read it, but a man in the middle of all paths is not detected.
+    /// [`Stream::peer_identity`](crate::Stream::peer_identity) returns the identity that the handshake found.
     #[must_use]
     pub fn anonymous() -> Self {
         Self(Kind::Anonymous)
@@ -144,7 +143,7 @@ impl Trust {
 }
 
 impl Expected {
-    /// Whether a server that proves no identity will do.
+    /// Whether a server that proves no identity is accepted.
     pub(crate) fn takes_anybody(&self) -> bool {
         match self.demand {
             Demand::Nothing => true,
@@ -152,7 +151,7 @@ impl Expected {
         }
     }
 
-    /// Whether the host has as many paths as are required: others will not come.
+    /// Whether the host has as many paths as are required.
     pub(crate) fn judge_paths(&self, devices: &[String]) -> Result<(), Error> {
         let required = usize::from(self.require_paths);
         if required <= devices.len().max(1) {
@@ -166,7 +165,7 @@ impl Expected {
         Err(self.explain(Error::new(ErrorKind::NotProtected, words), false))
     }
 
-    /// Whether the name of the server is looked up over each path, because the server is new and several paths are to lead to it.
+    /// Whether the name of the server is looked up over each path, because the server is new and several paths must lead to it.
     pub(crate) fn asks_each_path(&self) -> bool {
         self.is_first_contact
     }
@@ -180,8 +179,8 @@ impl Expected {
         ))
     }
 
-    /// What helps where a connection came to nothing. Perhaps it was sealed and `waited` for the paths that are required: the peer waits for as
-    /// long, and which of the two gives up first is chance.
+    /// Returns the fix for a failed connection. The connection may have been sealed and have `waited` for the required paths: the peer
+    /// waits for the same time, and either may give up first.
     pub(crate) fn explain(&self, error: Error, waited: bool) -> Error {
         let error = match error.kind() {
             ErrorKind::Reset if waited => error.for_want_of_paths(),
@@ -196,9 +195,8 @@ impl Expected {
         )
     }
 
-    /// Judges the peer of a connection that is open, before its owner gets it. The handshake has done so already, but for a
-    /// server that is met for the first time; what it has found is looked at once more here, where data may first flow.
-    /// `names` is what its addresses rest on.
+    /// Judges the peer of an open connection, before its owner gets it. Except for a new server, the handshake has done so already; the
+    /// result is checked again here, before data flows. `names` is the basis of the server's addresses.
     pub(crate) fn judge(&self, sealed: Option<&SealedStatus>, names: NameBasis) -> Result<(), Error> {
         let Some(sealed) = sealed.filter(|sealed| sealed.suite.is_some()) else {
             return match self.weaker {
@@ -219,7 +217,7 @@ impl Expected {
             (Demand::Known { peers, authority, .. }, Some(shown)) => {
                 let [sent, received] = sealed.mixed_paths;
                 let mixed = u8::try_from(sent.min(received)).unwrap_or(u8::MAX);
-                // Where several are not asked for, others may have joined an address that whoever answered has announced.
+                // Without several required paths, others may have joined an address that the server announced.
                 let paths = if self.require_paths > 1 { mixed } else { 1 };
                 if paths < self.require_paths {
                     let words = "fewer paths than required have given a share to the keys";

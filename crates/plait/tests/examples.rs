@@ -117,7 +117,7 @@ fn pinned_and_ca_knows_the_server_or_says_that_it_is_another() {
         assert!(printed(&client).contains(answer), "{arguments:?}: {}", printed(&client));
     }
     assert!(fs::read_to_string(&known).expect("made").contains(&address), "it is written down");
-    // One path leads there: nobody new is believed by it, unless that is asked for.
+    // One path leads there: it is not enough for a new server, unless the caller asks for that.
     let mut client = net.client("pinned_and_ca", &[&address, "known", &net.file("nobody")]);
     assert!(!client.wait(TIMEOUT).expect("it ends").success(), "{}", printed(&client));
     assert!(client.last_words().contains("known_peers_by_one_path"), "{}", client.last_words());

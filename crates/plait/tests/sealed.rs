@@ -134,7 +134,7 @@ fn a_service_for_nobody_lets_nobody_in() {
     });
 }
 
-/// Listens where somebody has listened before. Another test that starts a program may have a copy of that descriptor, until the program runs.
+/// Listens at a port that was used before. Another test that starts a program may have a copy of that descriptor, until the program runs.
 async fn listen_again(server: &Host, service: impl Fn() -> Service) -> Listener {
     let listening = async {
         loop {
@@ -268,7 +268,7 @@ impl Net {
             let devices = [format!("a{path}"), format!("b{path}")];
             pair.lay(&Wire { devices, addresses }).expect("a path");
         }
-        // Both lead to the address that is connected to: one that a peer announces proves nothing of somebody new.
+        // Both paths lead to the address of the call: an address that a peer announces proves nothing about a new server.
         pair.server.ip("address add 10.94.1.2/32 dev lo").expect("added");
         pair.client.ip("route add 10.94.1.2/32 via 10.94.2.2 dev a2 metric 9").expect("added");
         let start = |namespace: &Namespace, side: &str| {

@@ -27,7 +27,7 @@ pub(super) const CAPABLE: &str = "MP_CAPABLE";
 pub(super) const ENO: &str = "TCP-ENO";
 const DSS: &str = "MPTCP (data)";
 
-/// Whether it says more to ask without options: where these may be why nobody answers, or why they are not in the answer.
+/// Whether a probe without options tells more: the options may be why no answer comes, or why they are missing in the answer.
 pub(super) fn needs_plain_probe(carrier: Carrier, error: &Error) -> bool {
     let obstacle = farthest(error).map(obstacle);
     carrier == Carrier::Tcp && matches!(obstacle, Some(Obstacle::NoAnswer | Obstacle::Options))

@@ -44,7 +44,7 @@ impl Watch<'_> {
     async fn ask(&mut self, bytes: u16, limit: Duration) -> bool {
         let Some(before) = self.first() else { return false };
         let until = Instant::now() + limit;
-        // Until the server has confirmed that this attempt is the connection there is nobody to ask.
+        // Until the server has confirmed that this attempt is the connection, no peer can be asked.
         while !self.stream.look(bytes) {
             if Instant::now() > until || self.first().is_none_or(|first| first.end().is_some()) {
                 return false;
