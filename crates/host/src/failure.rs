@@ -48,7 +48,7 @@ fn because(why: Option<&str>) -> String {
 fn words(error: ConnectionError) -> &'static str {
     match error {
         ConnectionError::Refused => "the peer refused the connection",
-        ConnectionError::TimedOut => "nobody answered on any path",
+        ConnectionError::TimedOut => "no answer came on any path",
         ConnectionError::Unreachable => "no path can reach the peer",
         ConnectionError::Reset => "the peer reset the connection",
         ConnectionError::FastClose => "the peer closed the connection at once (MP_FASTCLOSE)",
@@ -76,7 +76,7 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::NotSealed => "the connection cannot be sealed, and nothing less is allowed",
         ConnectionError::HandshakeFailed => "the handshake of the sealed connection failed",
         ConnectionError::NegotiationAltered => {
-            "somebody on the way has rewritten the negotiation, or changes everything"
+            "an attacker or a middlebox has rewritten the negotiation, or changes all data"
         }
         ConnectionError::PathsMissing => "fewer paths than required have given a share to the keys",
         ConnectionError::RefusedByPeer(_) => "the peer refuses the connection",

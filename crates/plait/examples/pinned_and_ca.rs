@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             drop(stream);
         }
         Err(error) if error.kind() == ErrorKind::NotAuthenticated => {
-            println!("somebody answers for {server} who is not the one: {error}");
+            println!("another host answers for {server}: {error}");
         }
         Err(error) => return Err(error.into()),
     }

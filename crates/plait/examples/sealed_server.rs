@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn greet(mut stream: Stream) -> Result<(), Error> {
     let greeting = match stream.peer_identity() {
         Peer::Key(key) => format!("hello, {key}\n"),
-        _ => "hello, whoever you are\n".to_owned(),
+        _ => "hello, client without a key\n".to_owned(),
     };
     stream.write_all(greeting.as_bytes()).await?;
     stream.shutdown().await?;

@@ -83,7 +83,7 @@ impl Error {
 
     /// No connection was established in time; carries the results of the attempts so far.
     pub(crate) fn late(attempts: Vec<Attempt>) -> Self {
-        let mut message = "nobody answered on any path in time".to_owned();
+        let mut message = "no answer came on any path in time".to_owned();
         if attempts.len() > 1 {
             attempts.iter().for_each(|attempt| message += &format!("\n  {attempt}"));
         }

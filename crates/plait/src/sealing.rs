@@ -190,7 +190,7 @@ impl Sealing {
         }
         sealed.teps.retain(|&tep| handshakes.allows(tep));
         if sealed.teps.is_empty() {
-            let words = "no handshake is left that could do what is asked for (tcpcrypt proves nobody's identity, and has no post-quantum keys)";
+            let words = "no handshake is left that could do what is asked for (tcpcrypt authenticates neither host, and has no post-quantum keys)";
             return Err(Error::new(ErrorKind::InvalidInput, words));
         }
         let fallback = self.weaker.fallback();

@@ -190,7 +190,7 @@ impl Expected {
             return error;
         }
         error.with_fix(
-            "give the server's key (Trust::pinned): it is not known yet, and is believed only if two paths lead to whoever has it; \
+            "give the server's key (Trust::pinned): it is not known yet, and is believed only if two paths lead to its holder; \
              what one path alone shows is believed by Trust::known_peers_by_one_path",
         )
     }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(
             judged(by_two(), 1),
             (Err(ErrorKind::NotProtected), None),
-            "somebody may be in the middle"
+            "an attacker may be in the middle"
         );
         assert_eq!(judged(by_two(), 2), (Ok(()), Some(2)));
         // It is known from now on: one path is enough to see that it is the same.

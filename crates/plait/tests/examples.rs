@@ -78,7 +78,7 @@ fn sealed_server_keeps_its_key_greets_whom_it_knows_and_ends_on_an_interrupt() {
     let address = format!("{SERVER}:7443");
     let mut client = net.client("path_control", &[&address, &key, "a1", "a2"]);
     assert!(client.wait(TIMEOUT).expect("it ends").success(), "{}", client.last_words());
-    assert_eq!(printed(&client), format!("{} bytes\n", "hello, whoever you are\n".len()));
+    assert_eq!(printed(&client), format!("{} bytes\n", "hello, client without a key\n".len()));
     interrupt(&mut server);
 
     let known = Fingerprint::new([7; 32]).to_string();
@@ -99,8 +99,7 @@ fn pinned_and_ca_knows_the_server_or_says_that_it_is_another() {
     let (roots, known) = (net.file("roots.pem"), net.file("known_peers"));
     fs::write(&roots, root.cert.pem()).expect("written");
     let (other, address) = (Fingerprint::new([7; 32]).to_string(), format!("{SERVER}:7443"));
-    let (same, another) =
-        (format!("Key({key})"), format!("somebody answers for {address} who is not the one: "));
+    let (same, another) = (format!("Key({key})"), format!("another host answers for {address}: "));
     for (words, answer) in [
         (vec!["pinned", &key], same.as_str()),
         (vec!["pinned", &other], &another),

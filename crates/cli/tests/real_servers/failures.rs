@@ -61,7 +61,7 @@ pub(crate) fn show_unreachable() {
     let hole = Table::black_hole(&world.server, "wan2").expect("a black hole");
     expect_failure("down, and a dead path", "nothing listens there", || world.run(&[], &["true"]));
     let other = Table::black_hole(&world.server, "wan1").expect("a black hole");
-    expect_failure("the whole host is down", "nobody answered on any path", || {
+    expect_failure("the whole host is down", "no answer came on any path", || {
         world.run(&["--connect-timeout", "6"], &["true"])
     });
     drop(hole);

@@ -56,7 +56,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
     let is_tcp = carrier == Carrier::Tcp;
     let (verdict, meddling) = match obstacle(attempt) {
         Obstacle::NoAnswer if plain.is_some() => {
-            let words = "nobody answers SYNs with MP_CAPABLE and TCP-ENO, and others are answered";
+            let words = "SYNs with MP_CAPABLE and TCP-ENO are not answered, and others are";
             let dropped = [CAPABLE, ENO].map(|option| Meddling {
                 option,
                 change: Change::Dropped,
@@ -89,7 +89,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
     let words = match attempt.obstacle() {
         Some(_) => attempt.verdict(),
         None if attempt.is_established() => format!("{}, then silence", attempt.stage()),
-        None => "nobody answered the SYN".to_owned(),
+        None => "the SYN was not answered".to_owned(),
     };
     Judged { verdict, reason: words, meddling }
 }
