@@ -1,8 +1,8 @@
-//! The event loop: packets from what carries them to the endpoint and back, on a thread of its own.
+//! The event loop: moves packets between the carriers and the endpoint, on a thread of its own.
 //!
-//! One turn reads what has arrived and takes it apart without the lock, then holds the lock for the protocol alone (packets in,
-//! timers, packets out, events), then writes without it. So an application waits for the protocol's few
-//! microseconds per packet and never for the kernel's.
+//! One turn reads and parses the packets that have arrived, without the lock. It then holds the lock for the protocol alone
+//! (packets in, timers, packets out, events), and writes without it. An application therefore waits for the protocol's few
+//! microseconds per packet and never for the kernel.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -28,8 +28,7 @@ use crate::sys::{MAX_OFFLOADED, Received, Room, Tun};
 use crate::udp::{self, Asking, Datagrams, Udp};
 use crate::workers::Workers;
 
-/// Packets read before the endpoint sees them: enough to share one lock, few enough
-/// that acknowledgments do not wait.
+/// Most packets read before the endpoint gets them: enough to share one lock, few enough that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
 /// Packets written before arrivals are looked at again: 16 super-segments take the kernel 350 µs.
 const WRITE_BATCH: usize = 16;
@@ -39,10 +38,10 @@ const BUFFER_LEN: usize = 65_536 + 64;
 /// Spare receive buffers that are kept, 4 MiB in all: enough for what arrives between two looks.
 const MAX_SPARE: usize = 64;
 
-/// How soon a full device is tried again where it cannot say when it has room.
+/// Time after which a full device is tried again if it cannot signal that it has room.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
-/// Who moves the packets.
+/// The state of the thread that moves the packets.
 pub(crate) struct Driver {
     tun: Option<Arc<Tun>>,
     udp: Option<OverUdp>,
@@ -64,10 +63,10 @@ pub(crate) struct Driver {
     refusals: Refusals,
 }
 
-/// A packet that has come.
+/// A received packet.
 struct Arrived {
     arrival: Arrival,
-    /// By UDP, to a socket that listens: for which address of ours.
+    /// Over UDP, to a listening socket: the local address that it was sent to.
     asking: Option<Asking>,
     packet: Result<Packet, Malformed>,
 }
@@ -87,7 +86,7 @@ struct OverUdp {
     sweep: Option<Instant>,
 }
 
-/// What carries the segments of a host: at least one of them.
+/// The carriers of a host: at least one of them.
 #[derive(Clone)]
 pub(crate) struct Carriers {
     pub(crate) tun: Option<Arc<Tun>>,
@@ -101,15 +100,15 @@ struct Crypto {
     results: Vec<(ConnectionId, CryptoResult)>,
 }
 
-/// What a turn found.
+/// The result of a turn.
 struct Turn {
-    /// When to look again at the latest.
+    /// The latest time of the next turn.
     deadline: Option<Instant>,
     phase: Phase,
     refusal: Option<Line>,
 }
 
-/// How the device took the packets.
+/// The state of the device after a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sent {
     All,
@@ -117,7 +116,7 @@ enum Sent {
     Some,
 }
 
-/// How a segment has left.
+/// The result of sending a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Left {
     ByTun,
@@ -127,7 +126,7 @@ enum Left {
     NotAtAll,
 }
 
-/// Whether there is probably more where that came from.
+/// Whether more packets probably wait in the same source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arrivals {
     Drained,
@@ -236,7 +235,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A packet has been read: its time is now, however long the rest of the batch takes and whoever has the lock.
+    /// Takes a packet that has been read. Its time is now, however long the rest of the batch and the lock take.
     fn take(&mut self, packet: &Bytes, received: Received) {
         let now = self.shared.clock.now();
         if let Some(capture) = &mut self.capture {
@@ -273,7 +272,7 @@ impl Driver {
                 Err(reason) => malformed.count(reason),
             }
         }
-        // Not before the arrivals: their moments lie in the past, and time runs forwards.
+        // Not before the arrivals: their times are in the past, and time must not run backwards.
         let now = shared.clock.now();
         if *phase == Phase::Stopping {
             endpoint.abort_all(now);
@@ -284,7 +283,7 @@ impl Driver {
         if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
             endpoint.handle_timeout(now);
         }
-        // What the device did not take is sent first.
+        // Packets that the device did not take are sent first.
         if self.sent == self.filled {
             (self.sent, self.filled) = (0, 0);
             while self.filled < WRITE_BATCH
@@ -305,7 +304,7 @@ impl Driver {
         turn
     }
 
-    /// Writes what the turn put out.
+    /// Writes the packets of the turn.
     fn send(&mut self) -> io::Result<Sent> {
         while self.sent < self.filled {
             let index = self.sent;
@@ -314,7 +313,7 @@ impl Driver {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if Tun::is_full(&error) => return Ok(Sent::Some),
                 Err(error) if Tun::is_gone(&error) => return Err(error),
-                // Down for a moment, or a packet that this kernel cannot take: lost, as on any network.
+                // The path is down for a moment, or the kernel cannot take the packet: it is lost, as on any network.
                 Err(error) => {
                     debug!(%error, "a packet was not sent");
                     Left::NotAtAll
@@ -346,7 +345,7 @@ impl Driver {
         };
         let Some(udp) = &mut self.udp else { return Ok(Left::NotAtAll) };
         let sent = udp.sender.send(self.shared.clock.now(), *path, segment).map(Left::BySocket);
-        // A full queue too: nobody else is to wait for it.
+        // A full queue counts as a loss, too: no other path must wait for it.
         sent.or_else(|error| {
             trace!(%error, "a datagram was not sent");
             Ok(Left::NotAtAll)
@@ -374,8 +373,8 @@ impl Driver {
         }
     }
 
-    /// Cuts a super-segment here. What the device has no room for in the middle is lost, and sent again by the
-    /// protocol like any other loss.
+    /// Cuts a super-segment here. If the device is full in the middle, the rest is lost, and the protocol sends it again like
+    /// any other loss.
     fn send_in_pieces(&self, index: usize) -> io::Result<()> {
         let packet = &self.outgoing[index].packet;
         let Some(tun) = &self.tun else { return Ok(()) };
@@ -388,7 +387,7 @@ impl Driver {
         result
     }
 
-    /// Waits for a packet, for room, for the deadline or for somebody to ask.
+    /// Waits for a packet, for room in the device, for the deadline or for a request.
     fn wait(&self, deadline: Option<Instant>, sent: Sent) -> io::Result<()> {
         if !self.shared.wake.may_sleep() {
             return Ok(());
@@ -407,7 +406,7 @@ impl Driver {
         self.shared.wake.signal().wait(tun, sockets, timeout)
     }
 
-    /// The resets of what was still open have been asked for: they go out as far as the device takes them.
+    /// Sends the resets of the connections that were still open, as far as the device takes them.
     fn last_turns(&mut self, mut sent: Sent) -> io::Result<()> {
         while sent == Sent::All && self.filled > 0 {
             self.turn();
@@ -437,7 +436,7 @@ impl OverUdp {
         Self { sockets, receiver, sender, sweep: None }
     }
 
-    /// Looks after the sockets when it is time; when it is next, if there is anything to look after.
+    /// Maintains the sockets when it is time. Returns the next time, if there is a socket to maintain.
     fn sweep(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
         if self.sweep.is_none_or(|sweep| sweep <= now) {
             let ports = || endpoint.local_ports();
@@ -469,7 +468,7 @@ impl Crypto {
 }
 
 impl Drop for Driver {
-    /// However the driver ends, a panic included: nobody waits for it any longer.
+    /// However the driver ends, even by a panic, all waiting tasks are woken.
     fn drop(&mut self) {
         let woken = self.shared.lock().stop();
         woken.into_iter().for_each(Waker::wake);

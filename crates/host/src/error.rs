@@ -90,7 +90,7 @@ pub enum Error {
     PortInUse {
         /// The port.
         port: u16,
-        /// By whom.
+        /// The program that holds it.
         holder: &'static str,
     },
     /// The capture file cannot be written.

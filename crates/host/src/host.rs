@@ -92,8 +92,7 @@ impl Host {
     /// Giving up the future ends the attempt.
     ///
     /// # Errors
-    /// No path can reach any of them, nobody answers, or the peer refuses. The reason is a
-    /// [`crate::Failure`] inside the error.
+    /// No path can reach any of them, no answer comes, or the peer refuses. The reason is a [`crate::Failure`] inside the error.
     pub async fn connect(&self, remotes: &[SocketAddr]) -> io::Result<Stream> {
         self.connect_with(self.config.clone(), remotes).await
     }
@@ -134,7 +133,7 @@ impl Host {
     /// Accepts connections to `port` of the paths' devices from now on.
     ///
     /// # Errors
-    /// The port is taken by somebody else on this machine, or the network cannot be changed.
+    /// The port is used by another program on this machine, or the network cannot be changed.
     pub async fn listen(&self, port: u16) -> Result<Listener, Error> {
         self.listen_with(self.config.clone(), port).await
     }

@@ -1,7 +1,7 @@
 //! The network monitor: sets the network up, follows its changes, and takes it down, on a thread of its own.
 //!
-//! The kernel announces changes of links, addresses and routes, and of the rules of nftables: whoever flushes the ruleset,
-//! as a firewall does that is loaded anew, removes ours, and they are put back.
+//! The kernel announces changes of links, addresses and routes, and of the rules of nftables. A program that flushes the
+//! ruleset, such as a firewall that reloads, removes our rules, and the monitor restores them.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::sys::Announcements;
 use crate::wake::Wake;
 
-/// Time before rules that could not be put back are tried again: somebody else may have been changing them.
+/// Time after which restoring rules is tried again: another program may have been changing them.
 const MEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// To be asked from any thread. Dropping it takes the network down and waits for that.
@@ -162,12 +162,12 @@ impl Watch {
                 match request {
                     Request::OpenPort(port, reply) => self.open_port(port, reply),
                     Request::UsePath(spec, reply) => {
-                        // Whoever asked may have gone; the path is used so all the same.
+                        // The caller may have gone; the path is used that way all the same.
                         let _ = reply.send(self.use_path(spec));
                     }
                     Request::ClosePort(port) => {
                         self.network.close_port(port);
-                        // Who sees to it that its sockets are closed, too.
+                        // The driver also closes its sockets.
                         self.shared.wake.ask();
                     }
                     Request::TakeDown => return,

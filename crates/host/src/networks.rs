@@ -66,8 +66,8 @@ impl Networks {
         }
     }
 
-    /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
-    /// ports that connections of the stack were opened from.
+    /// Restores our rules if another program has removed or changed them; returns whether that was so. `opened` returns
+    /// the ports that connections of the stack were opened from.
     pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
         self.tun.as_mut().map_or(Ok(false), |tun| tun.mend_rules(opened))
     }

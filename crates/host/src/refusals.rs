@@ -1,10 +1,10 @@
-//! Strangers that were refused because they cannot be sealed: a line in the log, but not one for each. Anybody can be
-//! refused as often as he likes, and in anybody's name.
+//! Unknown peers that were refused because they cannot be sealed: a line in the log, but not one for each. A sender
+//! can be refused as often as it likes, and under any source address.
 
 use plait_base::{Instant, LogLimit};
 use plait_endpoint::{Endpoint, Unsealed};
 
-/// Of whom the log knows.
+/// The refusals that the log contains.
 #[derive(Default)]
 pub(crate) struct Refusals {
     log: LogLimit,
@@ -21,7 +21,7 @@ pub(crate) struct Line {
 }
 
 impl Refusals {
-    /// The line that is due, if somebody was refused.
+    /// Returns the line that is due, if a peer was refused.
     pub(crate) fn look(&mut self, now: Instant, endpoint: &mut Endpoint) -> Option<Line> {
         let (unsealed, total) = endpoint.take_unsealed()?;
         self.log.note(now, 1)?;

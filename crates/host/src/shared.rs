@@ -11,7 +11,7 @@ use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 use crate::clock::Clock;
 use crate::wake::Wake;
 
-/// The endpoint and who waits for it.
+/// The endpoint and the tasks that wait for it.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Wakes the driver.
@@ -85,8 +85,7 @@ impl Shared {
         Arc::new(Self { clock, wake, state: Mutex::new(state) })
     }
 
-    /// The state. A panic while it was held is a bug that has been reported by then; those who wait must not
-    /// hang for it.
+    /// Locks the state. A panic while it was held is a bug that is already reported; other threads must not hang because of it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,7 +165,7 @@ impl State {
         }
     }
 
-    /// The end: everybody is to look, and finds [`Phase::Stopped`].
+    /// Ends the host: all waiting tasks look, and find [`Phase::Stopped`].
     pub(crate) fn stop(&mut self) -> Vec<Waker> {
         self.phase = Phase::Stopped;
         let mut woken = Vec::new();

@@ -99,8 +99,8 @@ impl Stream {
     /// it failed.
     ///
     /// # Errors
-    /// It failed. Reading may have ended in order all the same: who has heard the peer to its end and is
-    /// reset then learns only here that what he wrote was lost.
+    /// The connection failed. Reading may have ended in order all the same. After a reset by a peer whose data was read to the end, only
+    /// this error reports the loss of written data.
     pub async fn closed(&self) -> io::Result<()> {
         self.read.handle.closed().await
     }
@@ -110,8 +110,8 @@ impl Stream {
         self.read.handle.abort();
     }
 
-    /// Waits until the connection can be used, or has failed. One that the peer has closed before anybody looked was open: whoever reads
-    /// is told.
+    /// Waits until the connection can be used, or has failed. A connection that the peer closed before the first look counts as open:
+    /// reading reports the close.
     ///
     /// # Errors
     /// It has failed.

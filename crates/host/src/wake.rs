@@ -9,7 +9,7 @@ use crate::sys::Signal;
 const AWAKE: u8 = 0;
 /// Waiting, or about to.
 const ASLEEP: u8 = 1;
-/// Somebody has asked since the thread last began to look.
+/// A request has come since the thread last began to look.
 const ASKED: u8 = 2;
 
 /// One sleeper, any number of wakers.
@@ -37,7 +37,7 @@ impl Wake {
         self.state.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// From the sleeper: whether it may wait. If not, somebody has asked since the look began.
+    /// Called by the sleeper: whether it may wait. If not, a request has come since the look began.
     pub(crate) fn may_sleep(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }

@@ -15,7 +15,7 @@ pub trait Dialer: Send + Sync + 'static {
     /// What it opens.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
 
-    /// Opens one that is to go there, which it need not say: whoever dials asks for it.
+    /// Opens a stream for a connection to `to`. It need not send the destination: the caller sends the request.
     fn dial(&self, to: &Destination) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
     /// What [`Dialer::answered`] knows a stream by.

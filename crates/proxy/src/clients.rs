@@ -28,14 +28,14 @@ pub struct AuthorizedClient {
 /// What a file says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientList {
-    /// Who may come in.
+    /// The allowed clients.
     pub clients: Vec<AuthorizedClient>,
-    /// Lines that make no sense, with the file, their number from 1, and why. Whoever was meant by one does not come in.
+    /// Invalid lines, with the file, their number from 1, and the reason. A client in an invalid line is not allowed.
     pub mistakes: Vec<String>,
 }
 
-/// The file of authorized clients, read again whenever it has changed: whoever adds or removes a line need not
-/// restart the server, and running connections stay.
+/// The file of authorized clients, read again after each change. Adding or removing a line needs no restart of the server, and running
+/// connections stay.
 #[derive(Debug)]
 pub struct AuthorizedClients {
     store: KeyStore,
@@ -48,8 +48,8 @@ impl AuthorizedClients {
         Self { store, last: Mutex::new(None) }
     }
 
-    /// The client with this key, as the file stands now. While it is missing, or others can change it, there are no clients. A line that
-    /// makes no sense lets nobody in and keeps nobody else out; it is logged once for each change of the file.
+    /// Returns the client with this key, as the file is now. While the file is missing, or other users can change it, there are no clients.
+    /// An invalid line allows no client and excludes no other; it is logged once for each change of the file.
     pub fn find(&self, shown: Fingerprint) -> Option<AuthorizedClient> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp::of(&self.store.path(FILE));
@@ -91,8 +91,8 @@ impl KeyStore {
         Ok(Some(list))
     }
 
-    /// Lets the owner of a key in, who may go where `allow` says, or wherever the server's own rules do; people call it `name`. What was said
-    /// of the key before is replaced.
+    /// Allows the holder of a key, with the destinations of `allow`, or those of the server's own rules; `name` is the name for people. It
+    /// replaces an earlier entry for the key.
     ///
     /// # Errors
     /// A name or a rule that makes no sense, or the file cannot be read or written.
@@ -163,7 +163,7 @@ fn client_in(line: &str) -> anyhow::Result<Option<AuthorizedClient>> {
     Ok(Some(AuthorizedClient { key: key.trim().parse()?, allow, comment }))
 }
 
-/// Whether a line is of a client that is meant; one that makes no sense is nobody's.
+/// Whether a line is for a matching client; an invalid line matches none.
 fn is_of(line: &str, is_meant: impl Fn(&AuthorizedClient) -> bool) -> bool {
     matches!(client_in(line), Ok(Some(client)) if is_meant(&client))
 }
@@ -222,7 +222,7 @@ mod tests {
     fn a_line_that_makes_no_sense_lets_nobody_in_and_keeps_nobody_else_out() {
         let (_scratch, store) = empty();
         let [ada, eve] = [3, 4].map(key);
-        // Eve was to be bound to rules, and whoever wrote so made a mistake.
+        // Eve should be restricted by rules, and the line has a mistake.
         let text =
             format!("{ada} ada\nalow=10.0.0.0/8:* {eve} eve\nplait-ed25519 AAAA short\nallow=x {eve}\n");
         replace_file(&store.path(FILE), text.as_bytes(), 0o600).expect("written");

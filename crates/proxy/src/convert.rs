@@ -3,12 +3,11 @@
 //! They travel inside the protected stream, the client's in its first flight, so that no round trip is
 //! spent on asking. One message each way, then the bytes of the two programs.
 //!
-//! Five things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which
-//! RFC 8803 leaves unassigned): names are resolved where the connection leaves, not where it starts. The
-//! unspecified address with port 53 means the resolver of the server, with port 0 nowhere at all: whoever asks
-//! for that wants to know whether the server takes it. Success is answered, so that the client knows when a refusal
-//! can no longer come. And that answer says which [`Instance`] of the server gives it (TLV type 0x7E, unassigned too): a server
-//! that was started anew is known by another.
+//! Five things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
+//! the server resolves names, not the client. The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
+//! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
+//! server has another one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -26,8 +25,8 @@ const TLV_ERROR: u8 = 0x1e;
 const TLV_INSTANCE: u8 = 0x7e;
 const TLV_NAME: u8 = 0x7f;
 
-/// One run of a server, from its start to its end: drawn at random, and told to every client. It is worth as much as the stream that it
-/// came over: on a sealed one nobody else can have said it.
+/// One run of a server, from its start to its end: drawn at random, and sent to every client. It is as trustworthy as its stream: on a
+/// sealed stream only the server can have sent it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance(pub [u8; 16]);
 

@@ -22,7 +22,7 @@ use crate::convert::Destination;
 use crate::dns_cache::Cache;
 use crate::request::{RequestError, answer, ask};
 
-/// Longest query or answer by UDP (RFC 6891: more than anybody uses).
+/// Longest query or answer over UDP (RFC 6891: more than is in use).
 const MAX_DATAGRAM: usize = 4096;
 /// Header of a message; shorter is no query.
 const HEADER: usize = 12;
@@ -77,7 +77,7 @@ impl Door {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends an answer; whoever does not listen any more is not told.
+    /// Sends an answer; a client that no longer listens is ignored.
     async fn answer(&self, response: Vec<u8>, to: SocketAddr) {
         let _ = self.socket.send_to(&truncate(response), to).await;
     }
@@ -251,7 +251,7 @@ impl Asked {
         }
     }
 
-    /// Sends the answers that are there whole to those who have asked.
+    /// Sends each complete answer to the clients that asked for it.
     async fn take_answers(&mut self, door: &Door, got: &mut Vec<u8>) {
         let mut taken = 0;
         while let Some(len) = got[taken..].first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
@@ -479,7 +479,7 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         let at = server.local_addr().expect("bound");
         let dialed: Arc<AtomicUsize> = Arc::default();
-        // Whoever asks a second time has no answer but the one that is kept.
+        // The second query has no answer but the cached one.
         let far = Far { dialed: Arc::clone(&dialed), records: 1, ..Far::default() };
         tokio::spawn(serve_queries(server, Arc::new(far)));
         let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");

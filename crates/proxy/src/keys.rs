@@ -1,4 +1,4 @@
-//! The directory of the files that say who is who (by default `~/.config/plait`, for root `/etc/plait`).
+//! The directory of the files of identities (by default `~/.config/plait`, for root `/etc/plait`).
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Unmodified programs in, protected connections out.
 //!
-//! A client asks in the first flight of a protected stream where it wants to go ([`request`], in the messages
-//! of [`convert`]); the server looks at its [`rules`] and joins the stream with a connection of its own
-//! ([`serve`](serve::serve), [`destination`], [`relay`]). Programs come in by SOCKS5 ([`socks`]) or from a private network namespace. Who is
-//! who is in the files of [`keys`], and who may come in, [`clients`]; a server is named by a [`url::ServerUrl`].
+//! A client sends its destination in the first flight of a protected stream ([`request`], in the messages of [`convert`]). The server
+//! checks its [`rules`] and joins the stream with a connection of its own ([`serve`](serve::serve), [`destination`], [`relay`]). Programs
+//! connect by SOCKS5 ([`socks`]) or from a private network namespace. The files of [`keys`] hold the identities, and [`clients`] the
+//! allowed clients; a [`url::ServerUrl`] names a server.
 
 // The operating-system side: time, threads and sockets are its business.
 #![allow(clippy::disallowed_methods)]

@@ -1,7 +1,7 @@
 //! A destination asked for and answered, on any pair of streams.
 //!
-//! The client writes its request and goes on with the program's bytes at once; the server's answer precedes
-//! the bytes that come back. So nothing waits for a round trip unless somebody wants to know.
+//! The client writes its request and then the program's bytes at once; the server's answer precedes the
+//! returned bytes. So only a caller that needs the answer waits for a round trip.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub enum RequestError {
 /// The server has done what it was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Who says so, if it told.
+    /// The instance that answered, if the server sent it.
     pub instance: Option<Instance>,
     /// The first bytes behind the answer.
     pub first: Vec<u8>,

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::request::{Answer, RequestError, answer, ask};
 
-    /// A client that nobody has told anything about.
+    /// A client without an identity.
     fn anybody(own_rules: Option<&[Rule]>) -> Client<'_> {
         Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {} }
     }

@@ -51,7 +51,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// With a client who must show `required`, if that is given.
+    /// Returns the state for a new client, which must show `required` if that is given.
     pub fn new(required: Option<Credentials>) -> Self {
         Self { stage: Stage::Greeting, required }
     }

@@ -52,11 +52,11 @@ impl Place {
         let (tcp, protocol, is_first) = transport_of(packet, ip)?;
         let is_tcp =
             protocol == TCP && is_first && packet[ip] >> 4 == packet[0] >> 4 && tcp + 4 <= packet.len();
-        // Whoever is told of an error has sent what it quotes.
+        // The host that gets an ICMP error has sent the quoted packet.
         is_tcp.then_some(Self { ip, tcp, icmp: Some(icmp), is_ours: direction == Direction::Inbound })
     }
 
-    /// Who the segment is between.
+    /// The four-tuple of the segment.
     pub(super) fn tuple(self, packet: &[u8]) -> Option<FourTuple> {
         let end = |end| {
             let at = self.tcp + 2 * usize::from(end == End::Destination);
@@ -95,7 +95,7 @@ impl Place {
             let at = self.tcp + 2 * usize::from(end == End::Destination);
             edit.put(at, &address.port().to_be_bytes(), [tcp_sum, None]);
         }
-        // Who the error itself is between.
+        // The two ends of the ICMP error itself.
         let Some(icmp) = self.icmp else { return };
         let is_kernel = address_at(packet, 0, End::Source).is_some_and(|from| kernel.contains(&from));
         let ends = [Some(End::Destination), is_kernel.then_some(End::Source)];

@@ -150,7 +150,7 @@ impl<W: Write> Output<W> {
             while let Ok(next) = packets.try_recv() {
                 self.write(&next)?;
             }
-            // Nothing waits: whoever follows the file sees all there is.
+            // No data is held back: a reader that follows the file sees all packets.
             self.file.flush()?;
         }
         Ok(())
@@ -225,7 +225,7 @@ mod tests {
         });
         let outside = Outside::new(
             |inside| {
-                // A device with two addresses, of which somebody has asked the second, or whose port was taken.
+                // A device with two addresses: the peer has used the second one, or the port was taken.
                 let local = match inside.local.port() {
                     80 => "192.0.2.99:80",
                     32_768 => "192.0.2.1:61000",

@@ -19,13 +19,14 @@ const MOST: usize = 16_384;
 type Ask = Box<dyn FnMut(&FourTuple) -> Option<FourTuple> + Send>;
 type Guess = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
 
-/// Four-tuples as others see them.
+/// Four-tuples as they are on the network.
 pub(crate) struct Outside {
-    /// Who knows exactly.
+    /// Returns the exact address.
     ask: Ask,
-    /// The address of the device that has this one of the stack: right unless the device has several, or a port is taken.
+    /// Returns the address of the device with this address of the stack: right unless the device has several, or a port
+    /// is taken.
     guess: Guess,
-    /// Addresses of the kernel that are on no network either: who is told that there is no route is told so from there.
+    /// Addresses of the kernel that are on no network: the source of its errors about missing routes.
     kernel: Vec<IpAddr>,
     known: BTreeMap<FourTuple, (FourTuple, Duration)>,
 }

@@ -1,42 +1,42 @@
-//! Which address of ours somebody has asked, where it is not the one that the path is known by: it is from there that he is answered.
+//! The local address that a peer has sent to, if it is not the address of the path. Answers to the peer are sent from it.
 //!
-//! A device may have several addresses, and what is for an address of another device may come by this one. The stack knows one address of
-//! each path.
+//! A device may have several addresses, and a packet for an address of another device may arrive on this one. The stack knows one address
+//! of each path.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use plait_tcp::FourTuple;
 
-/// Strangers from which on those whom the endpoint has taken are told from the others: far more than arrive in a turn.
+/// Number of unknown addresses above which known peers are tracked separately: far more than arrive in a turn.
 const MANY: usize = 2048;
-/// Of the others the newest so many are remembered: those whose answers are about to leave.
+/// Number of the newest unknown addresses that are kept: those with answers about to leave.
 const NEWEST: usize = 1024;
 
-/// An address of ours that somebody has sent something to.
+/// A local address that a peer has sent a packet to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asking {
     pub(super) address: IpAddr,
-    /// That of the path that it came by.
+    /// The address of the path that it arrived on.
     pub(super) own: IpAddr,
 }
 
-/// By the stack's address and the peer's.
+/// The key is the stack's address and the peer's.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// Peers of the endpoint's, as many as it has.
+    /// Peers that the endpoint knows, as many as it has.
     known: BTreeMap<FourTuple, IpAddr>,
-    /// Others, of whom nobody has asked the endpoint yet, or whom it does not keep: who is answered without state.
+    /// Other addresses, which the endpoint has not looked at yet or does not keep: they are answered without state.
     strangers: BTreeMap<FourTuple, IpAddr>,
-    /// These, in the order in which they came.
+    /// Their order of arrival.
     order: VecDeque<FourTuple>,
-    /// Of that order, those that were there when [`Asked::sweep`] was called last.
+    /// The part of that order that existed at the last call of [`Asked::sweep`].
     seen: usize,
 }
 
 impl Asked {
-    /// Something came for an address of ours. Whoever the endpoint has, by `has_tuple`, keeps the address that he asked first: what is said in
-    /// his name elsewhere does not turn our answers away from him.
+    /// Notes a packet to a local address. A peer that the endpoint knows, according to `has_tuple`, keeps the address that it used first. A
+    /// packet with a forged source therefore does not divert our answers.
     pub(super) fn note(&mut self, tuple: FourTuple, asking: Asking, has_tuple: impl Fn(&FourTuple) -> bool) {
         let Asking { address, own } = asking;
         if self.answers_from(&tuple, own) == address || has_tuple(&tuple) {
@@ -50,7 +50,7 @@ impl Asked {
         }
     }
 
-    /// Which address he is answered from.
+    /// Returns the local address that answers the peer.
     pub(super) fn answers_from(&self, tuple: &FourTuple, own: IpAddr) -> IpAddr {
         if self.is_empty() {
             return own;
@@ -58,18 +58,19 @@ impl Asked {
         self.known.get(tuple).or_else(|| self.strangers.get(tuple)).copied().unwrap_or(own)
     }
 
-    /// Whether [`Asked::sort`] is to be called.
+    /// Whether [`Asked::sort`] should be called.
     pub(super) fn has_many_strangers(&self) -> bool {
         self.order.len() >= MANY
     }
 
-    /// Remembers those whom the endpoint has taken, and of the others the newest.
+    /// Keeps the peers that the endpoint knows, and the newest of the other addresses.
     pub(super) fn sort(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
         self.admit(is_used);
         self.forget_first(self.order.len().saturating_sub(NEWEST));
     }
 
-    /// Forgets those whom nothing leads to any more; to be called now and then. Who came since the last time has not been answered yet, perhaps.
+    /// Forgets addresses without a use; must be called now and then. An address that is new since the last call may still wait for its
+    /// answer.
     pub(super) fn sweep(&mut self, is_used: impl Fn(&FourTuple) -> bool) {
         self.known.retain(|tuple, _| is_used(tuple));
         self.admit(is_used);
@@ -186,7 +187,7 @@ mod tests {
     fn what_is_said_in_the_name_of_a_peer_elsewhere_does_not_turn_answers_away_from_him() {
         let mut asked = Asked::default();
         let has_tuple = |_: &FourTuple| true;
-        // Of one who has asked the path's own address, and of one who has asked another, before and after it is known that he is a peer.
+        // One peer uses the path's own address, another peer another address, before and after the endpoint knows them.
         asked.note(tuple(1), asking(OWN), |_| false);
         asked.note(tuple(2), asking(OTHER), |_| false);
         for _ in 0..2 {
@@ -202,7 +203,7 @@ mod tests {
     fn a_stranger_is_answered_from_where_he_has_asked_last() {
         let mut asked = Asked::default();
         let has_tuple = |_: &FourTuple| false;
-        // Somebody has guessed the port that he will have.
+        // An attacker has guessed the peer's future port.
         asked.note(tuple(1), asking(OTHER), has_tuple);
         asked.note(tuple(1), asking(OWN), has_tuple);
         assert_eq!(asked.answers_from(&tuple(1), OWN), OWN);

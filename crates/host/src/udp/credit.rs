@@ -1,7 +1,8 @@
-//! No amplification: until somebody has shown that his address is his own, an answer is never longer than the question.
+//! No amplification: until a peer's address is validated, an answer is never longer than the question.
 //!
-//! Only a SYN has such an answer, the SYN/ACK: what else is said to strangers is a reset, the shortest segment there is but for the
-//! reason in one that refuses a join, which is shorter than the join. A SYN/ACK that is sent again needs a SYN that was sent again.
+//! Only a SYN has such an answer, the SYN/ACK. Any other answer to an unknown peer is a reset: the shortest segment, except for the
+//! reason in a reset that refuses a join, which is shorter than the join. A SYN/ACK is sent again only for a SYN that was sent
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,10 +10,10 @@ use std::net::SocketAddr;
 use plait_carrier::tcp_in_udp::{HEADER, MAX_HEADER};
 use plait_wire::{Flags, Segment};
 
-/// SYNs that wait for their answers. It comes at once; what is more than these is answered when it is said again.
+/// Most SYNs that wait for their answers. The answer comes at once; a SYN beyond the limit is answered when it is repeated.
 const MOST: usize = 4096;
 
-/// Bytes that may be said to whom.
+/// The bytes that may be sent to each address.
 #[derive(Default)]
 pub(super) struct Credits {
     bytes: BTreeMap<(SocketAddr, SocketAddr), usize>,
@@ -21,7 +22,7 @@ pub(super) struct Credits {
 }
 
 impl Credits {
-    /// A segment has come.
+    /// Notes a received segment.
     pub(super) fn note(&mut self, segment: &Segment) {
         if !is(segment, Flags::SYN) {
             return;
@@ -57,7 +58,7 @@ impl Credits {
     }
 }
 
-/// Whether of SYN and ACK it has these.
+/// Whether the segment has exactly these of the flags SYN and ACK.
 fn is(segment: &Segment, flags: Flags) -> bool {
     let others = Flags::SYN.with(Flags::ACK).without(flags);
     segment.flags.contains(flags) && (others == Flags::default() || !segment.flags.contains(others))

@@ -1,10 +1,10 @@
 //! The UDP carrier: sockets in place of a TUN device, for which no privilege is needed.
 //!
-//! A path over UDP has an address of the stack that is on no network: it names the path within the endpoint, so that four-tuples of
-//! one device by TCP and by UDP are never the same. What leaves from it goes through a socket that is bound to the path's device and
-//! to its address there. A port that is listened on has one socket for each path and family, for whatever address of ours comes by that device. A subflow that we open has a
-//! socket of its own, at a port that the kernel chooses and connected to the peer: the port is a new one for each NAT on the way, nobody
-//! can foresee it, and the kernel keeps away whatever comes from elsewhere.
+//! A path over UDP has an address of the stack that is on no network. It names the path within the endpoint, so that the four-tuples of one
+//! device over TCP and over UDP are never the same. Segments from it leave through a socket bound to the path's device and to its address
+//! there. A listening port has one socket for each path and family, for every local address on that device. A subflow that we open has a
+//! socket of its own, at a port that the kernel chooses and connected to the peer. The port is a new one for each NAT on the path and
+//! cannot be predicted, and the kernel drops packets from other addresses.
 
 mod asked;
 mod credit;
@@ -41,7 +41,7 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 /// kernel's longest. A longer super-segment becomes two trains, the second of which costs as much as the first.
 pub(crate) const LONGEST_TRAIN: u16 = 60_000;
 
-/// How often sockets are looked through for those that nobody needs any more, or that have been silent.
+/// Interval of the search for sockets that are unused, or that have been silent.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Sockets that are kept for subflows of which TIME-WAIT is all that is left; beyond, those that have been silent longest are closed: a client of many
@@ -140,7 +140,7 @@ impl Place {
 }
 
 impl Udp {
-    /// No socket yet; they wake whom `signal` wakes.
+    /// Returns a carrier without a socket; its sockets wake the thread that `signal` wakes.
     pub(crate) fn new(keep_alive: Duration, signal: &Signal) -> Result<Self, Error> {
         let watched = Sockets::new(signal).map_err(|source| Error::system("wait for sockets", source))?;
         Ok(Self { watched, table: Mutex::default(), keep_alive })
@@ -193,7 +193,7 @@ impl Udp {
         }
     }
 
-    /// Nobody listens on `port` any more. Its sockets stay for the connections that were accepted there.
+    /// Stops listening on `port`. Its sockets stay for the connections that were accepted there.
     pub(crate) fn close_port(&self, port: u16) {
         self.lock().ports.remove(&port);
     }
@@ -222,8 +222,8 @@ impl Udp {
         Ok(number)
     }
 
-    /// Closes the sockets whose subflows are gone, and lets those say something that have been silent. `use_of` knows four-tuples,
-    /// and `has_port` whether there is any of a port; both are asked while the endpoint is at hand.
+    /// Closes the sockets of ended subflows, and sends keep-alives on silent ones. `use_of` looks up a four-tuple, and `has_port` whether a
+    /// port is in use; both are called while the endpoint is locked.
     pub(crate) fn sweep(
         &self,
         now: Instant,
@@ -260,7 +260,7 @@ impl Udp {
         }
     }
 
-    /// Tells strangers who have become peers from the others, once there are many. To be called after each turn.
+    /// Separates peers that the endpoint knows from unknown addresses, once there are many. Must be called after each turn.
     pub(crate) fn sort_strangers(&self, has_tuple: impl Fn(&FourTuple) -> bool) {
         let mut table = self.lock();
         if table.asked.has_many_strangers() {

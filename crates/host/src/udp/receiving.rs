@@ -104,7 +104,8 @@ impl Receiver {
 }
 
 impl Udp {
-    /// Before the endpoint is given what somebody has sent to a socket that listens: from where he is to be answered.
+    /// Notes the local address of a packet to a listening socket, before the endpoint gets it: answers are sent from
+    /// that address.
     pub(crate) fn note_asking(
         &self,
         segment: &Segment,

@@ -10,8 +10,8 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use super::Place;
 use crate::sys::{self, Sockets, Watched, is_about_another, is_refusal};
 
-/// What a socket may hold in each direction, in bytes, if the system lets it: what a TUN device does while the driver
-/// does something else. Who is root needs no leave (`SO_RCVBUFFORCE`).
+/// Buffer of a socket in each direction, in bytes, if the system allows it: the packets that a TUN device delivers while the driver is
+/// busy. Root needs no permission (`SO_RCVBUFFORCE`).
 const BUFFER: usize = 16 << 20;
 
 /// A socket of UDP that is bound to a path. It does not block; what leaves is never fragmented.
@@ -28,7 +28,8 @@ pub(super) struct Socket {
     pub(super) own: IpAddr,
     /// The port that others see.
     pub(super) port: u16,
-    /// The peer, if it is connected. Else it listens: whoever comes is taken, and has asked one of several addresses.
+    /// The peer, if the socket is connected. Otherwise the socket listens: it accepts packets from every peer, to any of several local
+    /// addresses.
     pub(super) remote: Option<SocketAddr>,
 }
 

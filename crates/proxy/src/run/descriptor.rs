@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// Takes ownership of a descriptor that was passed to this process for it alone: by SCM_RIGHTS, or by a parent
 /// that named its number on the command line.
 pub(super) fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: both callers got the number from whoever made the descriptor for them, and use it once; a number
-    // that is no open descriptor gives EBADF on first use.
+    // SAFETY: both callers got the number from the process that made the descriptor for them, and use it once;
+    // a number that is no open descriptor gives EBADF on first use.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

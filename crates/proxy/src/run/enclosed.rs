@@ -29,7 +29,7 @@ pub struct Listeners {
     pub tcp6: TcpListener,
     /// DNS queries.
     pub dns: UdpSocket,
-    /// Where connections wait until somebody knows what becomes of them; without it they come to the listeners at once.
+    /// Holds connections until the server's answer is known; without it they reach the listeners at once.
     pub gate: Option<Gate>,
 }
 
@@ -107,7 +107,7 @@ pub fn probe(mut child: Command) -> anyhow::Result<()> {
     let mut byte = [0];
     let read = ours.read(&mut byte)?;
     let made = expect_ready(&ours, (read == 1).then_some(byte[0]));
-    // Nobody says GO: that is its end.
+    // No GO is sent: the child ends.
     drop(ours);
     child.wait()?;
     made

@@ -28,9 +28,9 @@ pub(super) const GO: u8 = b'G';
 /// The child failed; its reason follows as text.
 pub(super) const FAILED: u8 = b'F';
 
-/// Runs `program` in a private network, as `user` if it is not to be who runs us. `control` is the number of the descriptor that
-/// [`super::Enclosed::start`] has passed to this process; the listeners are handed over there. Returns only if
-/// that fails, with the exit code to leave with; the reason was told to the parent or printed.
+/// Runs `program` in a private network, as `user` if that is not the user that runs plait. `control` is the number of the descriptor
+/// that [`super::Enclosed::start`] has passed to this process; the listeners are handed over on it. Returns only on failure, with the
+/// exit code to leave with; the reason was sent to the parent or printed.
 pub fn enclose(control: RawFd, program: &[OsString], user: Option<&User>) -> i32 {
     let mut control = UnixStream::from(owned(control));
     let made = make_network().and_then(|(users, listeners)| {
@@ -91,13 +91,13 @@ struct Sockets {
     tcp4: TcpListener,
     tcp6: TcpListener,
     dns: UdpSocket,
-    /// Not on kernels without NFLOG: connections are accepted there before anybody knows whether they can be.
+    /// `None` on kernels without NFLOG: there connections are accepted before it is known whether the destination can be reached.
     gate: Option<gate::Sockets>,
 }
 
-/// Who the program is to be, once its network is made.
+/// The user of the program, once its network is made.
 enum Users {
-    /// Who we are.
+    /// The user that runs plait.
     Ours,
     /// These ids; until then we are root, in a user namespace.
     Of(Uid, Gid),
@@ -169,9 +169,9 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
     Ok((users, sockets))
 }
 
-/// TCP that leaves goes to the listeners, DNS to ours; whatever else leaves is refused at once, so that
-/// programs that try UDP first (QUIC) fall back without waiting, and nobody takes the answer of this namespace to an echo request for
-/// one from afar. A program's own loopback traffic is its own.
+/// TCP connections that leave go to the listeners, and DNS to ours. Everything else that leaves is refused at once, so that programs
+/// that try UDP first (QUIC) fall back without waiting. An echo request is not answered by this namespace, because the answer would
+/// look like one from the destination. A program's own loopback traffic is not touched.
 fn rules(port4: u16, port6: u16) -> String {
     format!(
         "table inet plait {{

@@ -1,10 +1,10 @@
 //! What a program sends first, before anything answers it.
 //!
-//! A listener of the kernel accepts a connection before anybody knows whether its destination can be reached. So the SYNs of a program are
-//! dropped in its network, and a copy of each comes here (NFLOG). Once the server has connected, the copy is put back on its way, with a
-//! mark that lets it pass, and the kernel accepts it; if the server has refused, the program gets the reset that the destination would have sent.
-//! Whoever waits for neither sends its SYN again, as on any network. Of datagrams, which are refused, copies of a few come here, so that somebody
-//! can be told.
+//! A listener of the kernel accepts a connection before it is known whether its destination can be reached. So the SYNs of a program are
+//! dropped in its network, and a copy of each comes here (NFLOG). Once the server has connected, the copy is sent on with a mark that lets
+//! it pass, and the kernel accepts it. If the server has refused, the program gets the reset that the destination would have sent. Without
+//! either, the program's kernel sends its SYN again, as on any network. Datagrams are refused; copies of a few come here, so that the
+//! refusal can be reported.
 
 use std::collections::VecDeque;
 use std::io;
@@ -256,7 +256,7 @@ fn checked(packet: &[u8], segment: usize, syn: &Syn) -> Vec<u8> {
     packet
 }
 
-/// The answer of a port where nobody listens (RFC 9293, section 3.10.7.1): `RST, ACK` of the SYN.
+/// The answer of a port without a listener (RFC 9293, section 3.10.7.1): `RST, ACK` of the SYN.
 fn reset(syn: &Syn) -> Vec<u8> {
     let (mut packet, segment) = match (syn.from.ip(), syn.to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

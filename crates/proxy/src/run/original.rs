@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 /// The destination before the redirection (`SO_ORIGINAL_DST`).
 ///
 /// # Errors
-/// The connection was not redirected: somebody in the namespace has connected to the listener itself.
+/// The connection was not redirected: a program in the namespace has connected to the listener
+/// itself.
 pub fn original_destination(stream: &TcpStream) -> io::Result<SocketAddr> {
     match stream.local_addr()? {
         SocketAddr::V4(_) => {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use crate::error::Error;
 use crate::sys::Device;
 
-/// What every path of IPv6 carries (RFC 8200, section 5): there is nobody to ask for more.
+/// The MTU that every IPv6 path supports (RFC 8200, section 5): this system has no interface to ask for more.
 const MTU: u32 = 1280;
 
 /// Addresses of documentation (RFC 5737, RFC 3849): what is not routed otherwise would go to them by the default route.
@@ -34,8 +34,8 @@ impl Snapshot {
     }
 }
 
-/// The address that this host reaches `towards` from, or else others: of IPv4, or where there is none of IPv6. Not both: nobody knows
-/// whether they are of one network, and two paths promise that they are not.
+/// The address that this host reaches `towards` from. Without `towards`: its IPv4 address, or its IPv6 address if it has no IPv4. Not
+/// both: it is not known whether they are on one network, and two paths promise that they are not.
 ///
 /// # Errors
 /// None.

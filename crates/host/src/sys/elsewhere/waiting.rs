@@ -17,7 +17,7 @@ use crate::sys::{READY_AT_ONCE, Ready, Room};
 #[derive(Debug)]
 pub(crate) struct Signal(Arc<Poller>);
 
-/// The sockets of UDP that are waited for. A signal that is found while they are looked at is over: who looks has been woken.
+/// The UDP sockets to wait for. A signal found during a look is consumed: the looking thread has been woken.
 #[derive(Debug)]
 pub(crate) struct Sockets(Arc<Poller>);
 
@@ -44,7 +44,7 @@ impl Signal {
         _sockets: Option<&Sockets>,
         timeout: Option<Duration>,
     ) -> io::Result<()> {
-        // Who can be read stays so until it is read.
+        // A readable socket stays readable until it is read.
         look(&self.0, timeout).map(drop)
     }
 }

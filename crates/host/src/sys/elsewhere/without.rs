@@ -1,4 +1,4 @@
-//! What there is on Linux only: values that nobody can have.
+//! Substitutes for what exists on Linux only: types without values.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -23,10 +23,10 @@ const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 0x80 | 1 << 18 | 1 
 /// NFNLGRP_NFTABLES (linux/netfilter/nfnetlink.h) as a bit: every change of nftables.
 const RULE_GROUPS: u32 = 1 << (7 - 1);
 
-/// A look at links, addresses and routes costs three short programs.
+/// A check of links, addresses and routes runs three short programs.
 const LINKS_SETTLE: Duration = Duration::from_millis(50);
 
-/// A look at our rules costs one, and there are hosts whose rules change all the time.
+/// A check of our rules runs one short program, and on some hosts the rules change all the time.
 const RULES_SETTLE: Duration = Duration::from_millis(500);
 
 /// A subscription, and when it gives occasion to look.

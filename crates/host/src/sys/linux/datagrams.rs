@@ -20,8 +20,8 @@ pub(crate) fn connected(device: &str, own: IpAddr, remote: SocketAddr) -> io::Re
     Ok(io.into())
 }
 
-/// A socket that takes what comes by `device` to `port`, for whichever address of this host; where somebody else has the port at one of
-/// them, for `own` alone.
+/// A socket that receives packets from `device` to `port`, for every address of this host. If another program has the port at one of
+/// them, the socket is for `own` alone.
 pub(crate) fn listening(device: &str, own: IpAddr, port: u16) -> io::Result<UdpSocket> {
     let at = |address: IpAddr| SockaddrStorage::from(SocketAddr::new(address, port));
     let any = if own.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -40,8 +40,7 @@ fn on_device(device: &str, own: IpAddr) -> Result<OwnedFd, Errno> {
     if own.is_ipv6() {
         setsockopt(&io, sockopt::Ipv6V6Only, &true)?;
     }
-    // Since Linux 5.7 anybody may do that to a socket that is not bound to a device. Before, routes alone say where packets
-    // leave.
+    // Since Linux 5.7 every user may bind a socket to a device if it is not bound yet. Before, routes alone decide where packets leave.
     match setsockopt(&io, sockopt::BindToDevice, &OsString::from(device)) {
         Ok(()) | Err(Errno::EPERM) => {}
         Err(errno) => return Err(errno),

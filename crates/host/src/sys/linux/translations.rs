@@ -21,7 +21,7 @@ const HEADER: usize = 16;
 const GENERAL: usize = 4;
 const TCP: u8 = 6;
 
-/// CTA_TUPLE_ORIG: the direction of whoever has begun. CTA_TUPLE_REPLY: the other one.
+/// CTA_TUPLE_ORIG: the direction of the host that began. CTA_TUPLE_REPLY: the other direction.
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
 /// CTA_TUPLE_IP and CTA_TUPLE_PROTO.

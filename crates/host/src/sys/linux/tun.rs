@@ -55,7 +55,7 @@ impl Tun {
         matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
     }
 
-    /// Whether it says that somebody has deleted the device.
+    /// Whether the error says that the device was deleted.
     pub(crate) fn is_gone(error: &io::Error) -> bool {
         error.raw_os_error() == Some(libc::EBADFD)
     }
