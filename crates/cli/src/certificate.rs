@@ -1,4 +1,4 @@
-//! Servers that are known by a certificate for their name, in place of their key.
+//! Servers that are identified by a certificate for their name, instead of their key.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait::{Certificate, ErrorKind, Fingerprint, Trust, read_secret};
 
-/// What a server shows to those who go by certificates.
+/// The certificate that a server shows to clients that trust authorities.
 #[derive(Debug, Args)]
 pub(crate) struct OwnCertificate {
     /// Our certificate, followed by the certificates that lead to its root (PEM), for clients that use --ca. Other clients
@@ -19,7 +19,7 @@ pub(crate) struct OwnCertificate {
     certificate_key: Option<PathBuf>,
 }
 
-/// What a client goes by.
+/// How a client identifies the server.
 #[derive(Debug, Args)]
 pub(crate) struct Authorities {
     /// Authenticate the server by a certificate that leads to one of the roots in FILE (PEM), instead of its key. The roots
@@ -42,7 +42,7 @@ pub(crate) struct Authorities {
     accept_new: Option<AcceptNew>,
 }
 
-/// When the key of a server that nobody has heard of is believed without a question.
+/// The condition for trusting the key of an unknown server without a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum AcceptNew {
     /// At least two paths lead to the key holder. An attacker on one of them is detected.
@@ -62,17 +62,17 @@ impl OwnCertificate {
 }
 
 impl Authorities {
-    /// Whether the server is to be known by a certificate.
+    /// Whether the server is identified by a certificate.
     pub(crate) fn are_given(&self) -> bool {
         self.ca.is_some()
     }
 
-    /// Whether, and when, the first key that a server shows is believed without asking.
+    /// Whether, and when, the first key that a server shows is trusted without asking.
     pub(crate) fn accepts_new(&self) -> Option<AcceptNew> {
         self.accept_new
     }
 
-    /// How the server at `host` is known: by `key` if there is one.
+    /// How the server at `host` is identified: by `key` if there is one.
     pub(crate) fn expect(&self, host: &str, key: Option<Fingerprint>) -> anyhow::Result<Trust> {
         match (key, &self.ca) {
             (Some(_), Some(_)) => bail!(
@@ -89,7 +89,7 @@ impl Authorities {
         }
     }
 
-    /// What helps where a server could not prove itself to us.
+    /// The fix if a server could not prove its identity.
     pub(crate) fn remedy(&self, error: &plait::Error) -> Option<&'static str> {
         (error.kind() == ErrorKind::NotAuthenticated && self.are_given()).then_some(
             "ask the operator of the server for the name in its certificate (--server-name) and for its root (--ca)",
@@ -97,7 +97,7 @@ impl Authorities {
     }
 }
 
-/// What everybody may know: certificates.
+/// Reads a public file: certificates.
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }

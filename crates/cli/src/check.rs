@@ -174,10 +174,10 @@ impl Trial {
         let key = server.pin.or(known);
         let mut sealing = match key {
             Some(key) => Sealing::new(Trust::pinned(key)),
-            // Nobody is sent anything: to learn who answers is what this is for.
+            // No data is sent: the check only finds out which server answers.
             None => Sealing::new(Trust::anonymous()),
         };
-        // Some servers take certain clients only. Whoever is not known does not see our key.
+        // Some servers accept certain clients only. An unknown server does not see our key.
         if key.is_some() && store.path("identity").exists() {
             sealing = sealing.identity(&Identity::load(store.path("identity"))?);
         }

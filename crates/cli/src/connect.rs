@@ -95,7 +95,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     reported
 }
 
-/// Why a connection has ended before its time, and what helps.
+/// The reason of an early end of the connection, and the fix.
 fn ended_early(error: std::io::Error, place: &str) -> anyhow::Error {
     let context = match exit::remedy_of_refusal(ErrorKind::of(&error)) {
         Some(remedy) => format!("{place} does not accept this client\n  fix: {remedy}"),
@@ -104,7 +104,7 @@ fn ended_early(error: std::io::Error, place: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(context)
 }
 
-/// Why there is no connection, and what helps.
+/// The reason of a failed connection, and the fix.
 fn explain(error: plait::Error, place: &str, arguments: &Connect, trust: &Trust) -> anyhow::Error {
     let context = format!("cannot connect to {place}");
     let refusal = exit::remedy_of_refusal(error.kind());
@@ -114,7 +114,7 @@ fn explain(error: plait::Error, place: &str, arguments: &Connect, trust: &Trust)
     anyhow::Error::new(error).context(context + &fix)
 }
 
-/// Where somebody else than the server answers on one of the paths: who on which.
+/// The hosts that answer on the paths, if another host than the server answers on one of them.
 async fn name_hosts(
     error: anyhow::Error,
     arguments: &Connect,

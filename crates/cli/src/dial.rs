@@ -68,7 +68,7 @@ pub(crate) struct Line {
     protection: Protection,
     remote: Remote,
     peer: Option<SocketAddr>,
-    /// Who has answered first, if it has proved that.
+    /// The identity in the first answer, if it is proved.
     server: Peer,
     limit: Duration,
     /// Bytes that went through all streams, both directions together.
@@ -87,8 +87,8 @@ pub(crate) struct Watched {
 }
 
 impl Towards {
-    /// The stack, and where it connects to. The server has been asked once, so that whoever cannot reach it, or
-    /// finds another, learns so before a program starts.
+    /// Opens the stack and the connection to the server. The server is asked once first, so that an unreachable or wrong server is reported
+    /// before a program starts.
     pub(crate) async fn open(self, running: Running) -> anyhow::Result<Dial> {
         if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
@@ -264,7 +264,7 @@ impl Dial {
 
 impl Drop for Dial {
     fn drop(&mut self) {
-        // It holds the host, which ends with whoever holds it last.
+        // The task holds the host, which ends with its last holder.
         self.watching.abort();
     }
 }

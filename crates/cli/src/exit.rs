@@ -56,7 +56,7 @@ pub(crate) enum Exit {
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
-    /// The peer is not who it should be.
+    /// The peer does not have the expected identity.
     Identity,
     /// What was to be had is not what was asked for (`--require-multipath`, `--protect`).
     Policy,

@@ -1,4 +1,4 @@
-//! `plait forward`: ports here that lead to services behind the server, as `ssh -L` has them.
+//! `plait forward`: local ports for services behind the server, like `ssh -L`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -82,7 +82,7 @@ impl Forward {
     }
 }
 
-/// Accepts whoever comes to one port. Connections go on when this ends.
+/// Accepts clients of one port. Connections continue after this ends.
 async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, room: Arc<Semaphore>) {
     loop {
         // It is never closed.

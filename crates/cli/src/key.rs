@@ -1,4 +1,4 @@
-//! `plait key`: who we are, and whom we know.
+//! `plait key`: our key, the known servers and the allowed clients.
 
 use std::path::PathBuf;
 

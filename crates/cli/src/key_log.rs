@@ -1,4 +1,4 @@
-//! `SSLKEYLOGFILE`: the secrets of connections for those who analyse them, said loudly.
+//! `SSLKEYLOGFILE`: the secrets of connections for traffic analysis, with a loud warning.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -12,8 +12,8 @@ use crate::system::is_root;
 /// The variable that names the file, as browsers have it.
 const VARIABLE: &str = "SSLKEYLOGFILE";
 
-/// The key log that the environment asks for; `None` if it asks for none. Root writes one only if that is `allowed` by an option: the
-/// environment of root may be made by somebody else.
+/// Returns the key log that the environment asks for; `None` without a request. Root writes one only if an option has `allowed` it:
+/// the environment of root may come from another user.
 ///
 /// # Errors
 /// It is not allowed, or there is no file for it that only we can read.

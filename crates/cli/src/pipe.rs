@@ -32,7 +32,7 @@ pub(crate) fn write_to(
     let (blocks, receiver) = channel(DEPTH);
     let (done, result) = oneshot::channel();
     std::thread::spawn(move || {
-        // If nobody waits for the result any more, nobody needs it.
+        // If the caller no longer waits for the result, it is dropped.
         let _ = done.send(write_all(output, receiver));
     });
     (blocks, result)

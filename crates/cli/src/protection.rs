@@ -18,7 +18,7 @@ use crate::output::say;
 use crate::server_identity::{FIRST_CONTACT_PATHS, ServerIdentity, Sighting};
 use crate::system::is_root;
 
-/// The peer is not who it should be.
+/// The peer does not have the expected identity.
 #[derive(Debug)]
 pub(crate) struct WrongPeer(pub(crate) String);
 
@@ -41,7 +41,7 @@ pub(crate) struct Trust {
     is_required: bool,
 }
 
-/// Over how many paths this host can see who answers.
+/// Number of paths on which this host can see which server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HostPaths {
     /// Others will not come: what that one shows is judged as what it is.
@@ -57,8 +57,8 @@ impl HostPaths {
     }
 }
 
-/// The settings of a connection to `server`, and how it will be known: by the key in its URL, by a certificate, or by
-/// what it has shown before. A key that is known is asked for in the handshake, so that whoever does not have it never sees ours.
+/// Returns the settings of a connection to `server`, and how the server is identified: by the key in its URL, by a certificate, or by
+/// its earlier key. The handshake asks for a known key, so that a host without it never sees ours.
 pub(crate) fn opener(
     options: &Options,
     authorities: &Authorities,
@@ -88,7 +88,7 @@ pub(crate) fn opener(
         Some(identity) => sealing.identity(&identity),
         None => sealing,
     };
-    // Before a server that nobody has heard of is believed, and sent a byte, somebody in the middle of one path is found out.
+    // Before an unknown server is trusted, and sent a byte, an attacker in the middle of one path is detected.
     let is_tls = options.handshake != Some(options::Handshake::Tcpcrypt);
     let paths = if key.is_none() && !is_decided && is_tls && trust.server.goes_by_paths() {
         if weaker(options) != Policy::Require {
@@ -107,7 +107,7 @@ pub(crate) fn opener(
     Ok((sealed(options, sealing.require_paths(options.require_paths.unwrap_or_default().max(paths)))?, trust))
 }
 
-/// To learn who answers in the place of `server`: takes any key and shows none of ours.
+/// Returns settings to find out which host answers in the place of `server`: accepts any key and shows none of ours.
 pub(crate) fn inquirer(
     options: &Options,
     authorities: &Authorities,
@@ -123,7 +123,7 @@ fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection>
     if options.require_pq {
         sealing = sealing.require_post_quantum();
     }
-    // Whoever wants to know the server does not offer what cannot prove it.
+    // A client that must identify the server does not offer a handshake that cannot prove identities.
     let sealing = sealing.handshakes([options.handshake.map_or(Handshake::Tls13, Handshake::from)]);
     Ok(match (weaker(options), options.require_multipath) {
         (Policy::Off, _) => plain(options),
@@ -175,12 +175,12 @@ pub(crate) fn requires_sealing(options: &Options) -> bool {
     }
 }
 
-/// Whom a listener takes.
+/// The clients that a listener accepts.
 #[derive(Clone, Debug)]
 pub(crate) enum Clients {
-    /// Everybody; who has a key shows it.
+    /// Every client; a client with a key shows it.
     Anybody,
-    /// Those that are accepted one by one.
+    /// Clients that are accepted one by one.
     Judged {
         /// By what.
         clients: plait::Clients,
@@ -197,7 +197,7 @@ pub(crate) fn listener(
     clients: Clients,
     certificate: Option<Certificate>,
 ) -> anyhow::Result<(Service, Option<Fingerprint>)> {
-    // What cannot prove who a client is must not be a way around its list.
+    // A handshake that cannot prove a client's identity must not bypass the list of clients.
     let proves_clients = match &clients {
         Clients::Anybody => false,
         Clients::Judged { clients: _, by_key } => *by_key,
@@ -272,7 +272,7 @@ impl From<options::Handshake> for Handshake {
     }
 }
 
-/// Who the peer is, if blocks are sealed: that it was asked for is not enough, a suite is agreed on.
+/// Returns the identity of the peer, if blocks are sealed. A request to seal is not enough: a suite must be agreed on.
 ///
 /// # Errors
 /// They are not, and `is_required`.
@@ -293,8 +293,7 @@ impl Trust {
         if authorities.are_given() { self.server.pin() } else { self.server.expected() }
     }
 
-    /// What there is to know where a server could not prove to be the one that was met before, or where one that is new could not
-    /// be seen over several paths.
+    /// Returns the fix for a server that could not prove its earlier identity, or a new server that was not seen over several paths.
     pub(crate) fn remedy(&self, error: &plait::Error) -> Option<String> {
         match error.kind() {
             _ if self.is_decided => None,
@@ -327,7 +326,7 @@ impl Trust {
         self.server.disagree(sightings)
     }
 
-    /// How many disjoint paths lead to whoever `stream` has found, where that is of interest: for a server that is new.
+    /// Number of disjoint paths to the host that `stream` has reached; of interest for a new server.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
         let is_asked = self.is_asked_for && !self.is_decided && self.server.is_new();
         if is_asked { self.server.paths_to(stream) } else { 0 }
@@ -336,8 +335,8 @@ impl Trust {
     /// Judges the peer of a connection that is open, before anything is sent. `paths` disjoint paths lead to it.
     ///
     /// # Errors
-    /// It is not sealed and has to be; [`WrongPeer`] if it shows another key than before, or is new and nobody vouches for it; or the
-    /// files cannot be used.
+    /// The connection is not sealed although it must be; [`WrongPeer`] if the server shows another key than before, or is new and not
+    /// vouched for; or the files cannot be used.
     pub(crate) fn judge(&self, peer: &Peer, paths: u8) -> anyhow::Result<()> {
         if !self.is_asked_for {
             return Ok(());
@@ -377,8 +376,7 @@ pub(crate) fn store(options: &Options) -> KeyStore {
     options.keys.clone().map_or_else(default_store, KeyStore::new)
 }
 
-/// Where they are if nobody says otherwise: what is configured and what is learned in a directory each, as XDG has it; for root all in
-/// `/etc/plait`.
+/// The default directories of keys: one for configuration and one for state, as XDG specifies; for root all in `/etc/plait`.
 pub(crate) fn default_store() -> KeyStore {
     if is_root() {
         return KeyStore::new("/etc/plait");

@@ -1,4 +1,4 @@
-//! What this plait does: its connections, as `plait status` and the file of `--status-json` tell of them.
+//! The connections of this process, as `plait status` and the file of `--status-json` report them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use plait_proxy::convert::Instance;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Most connections that are told of at a time: an answer is to fit into memory on both sides.
+/// Most connections reported at a time: an answer must fit into memory on both sides.
 const MAX_TOLD: usize = 1000;
 
 /// This plait, shared by all that it does.
@@ -49,7 +49,7 @@ pub(crate) struct About {
     pub(crate) kind: &'static str,
     /// The peer's address that it was opened to or from.
     pub(crate) peer: Option<SocketAddr>,
-    /// Who a client is, to a server.
+    /// The client's identity, to a server.
     pub(crate) client: Option<String>,
     /// Where it goes behind the server.
     pub(crate) destination: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) struct Listed {
     number: u64,
 }
 
-/// One connection, for whoever watches it.
+/// One connection, for a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Progress {
     pub(crate) number: u64,
@@ -203,12 +203,12 @@ impl Listed {
         self.number
     }
 
-    /// Says where it goes.
+    /// Sets its destination.
     pub(crate) fn goes_to(&self, destination: &str) {
         self.change(|about| about.destination = Some(destination.to_owned()));
     }
 
-    /// Says who it comes from.
+    /// Sets its client.
     pub(crate) fn comes_from(&self, client: &str) {
         self.change(|about| about.client = Some(client.to_owned()));
     }

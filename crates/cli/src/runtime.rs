@@ -11,7 +11,7 @@ use crate::system::prerequisite::{self, Check};
 /// How long tasks may take to let go of what they hold when the program ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// `work`, whose error names what the machine lacks if it comes from that.
+/// Runs `work`; its error names the missing prerequisite if it comes from one.
 pub(crate) async fn explained(
     checks: &[Check],
     work: impl Future<Output = anyhow::Result<()>>,

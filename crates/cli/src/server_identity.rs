@@ -1,4 +1,4 @@
-//! Whether the server that answers is the one that is meant: by its URL, by what is known of it, or by asking.
+//! The identity of the server that answers: by its URL, by the file of known peers, or by a question.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -30,11 +30,11 @@ pub(crate) const FIRST_CONTACT_PATHS: u8 = 2;
 pub(crate) struct Sighting {
     /// The path's device.
     pub(crate) path: String,
-    /// The key of whoever answers there; none if nobody proved one.
+    /// The key of the host that answers there; none if no key was proved.
     pub(crate) shown: Option<Fingerprint>,
 }
 
-/// What to do about a server that nobody has heard of.
+/// The decision about an unknown server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnknownPeer {
     Accept,
@@ -72,16 +72,16 @@ impl ServerIdentity {
         self.expected().is_none() && self.accepts_new == Some(AcceptNew::Paths)
     }
 
-    /// Whether how many paths lead to the holder of its key is of interest, to whoever is asked and to who reads the list later.
+    /// Whether the number of paths to the key holder matters, for the question and for the list.
     pub(crate) fn is_new(&self) -> bool {
         self.expected().is_none()
     }
 
-    /// Looks the name of a server that is not known up over each path of `host`, where the number of paths that lead to it is of interest.
-    /// Returns the addresses to connect to: those that most paths name, or `found` where none names any.
+    /// Looks up the name of an unknown server over each path of `host`, if the number of paths to it matters. Returns the addresses to
+    /// connect to: those that most paths name, or `found` if no path names any.
     ///
     /// # Errors
-    /// `remote` is no name and port.
+    /// `remote` is not a name and a port.
     pub(crate) async fn look_up(
         &mut self,
         host: &Host,
@@ -112,11 +112,11 @@ impl ServerIdentity {
         doubt.map_or_else(String::new, |doubt| format!("\n  {doubt}"))
     }
 
-    /// Decides about the key that a server has shown which was not known when the connection began: others may have met it since.
-    /// `paths` disjoint paths lead to whoever has it.
+    /// Decides about a key of a server that was unknown at the start of the connection; another connection may have met the server since.
+    /// `paths` disjoint paths lead to the key holder.
     ///
     /// # Errors
-    /// [`WrongPeer`]: nobody vouches for it, or it is known with another key by now.
+    /// [`WrongPeer`]: the key is not vouched for, or the server is known with another key by now.
     pub(crate) fn meet(&self, shown: Fingerprint, paths: u8) -> anyhow::Result<()> {
         let authority = self.server.authority();
         if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown, paths) {
@@ -169,7 +169,7 @@ impl ServerIdentity {
         ))
     }
 
-    /// What helps where the key of a server that nobody has heard of was to be seen over several paths, and was not.
+    /// The fix if the key of an unknown server was required over several paths, and was not seen there.
     pub(crate) fn first_contact_remedy(&self) -> Option<String> {
         self.goes_by_paths().then(|| {
             format!(
@@ -183,14 +183,14 @@ impl ServerIdentity {
     /// They are no more than those that have named its addresses.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
         let status = stream.status().filter(|_| self.goes_by_paths());
-        // Others may have joined an address that whoever answered has announced, which proves nothing.
+        // Others may have joined an address that the server announced, which proves nothing.
         let sealed = status.as_ref().and_then(plait::Status::sealed);
         let mixed = sealed.map_or(1, |sealed| sealed.mixed_paths().into_iter().min().unwrap_or_default());
         let named = self.names.as_ref().map_or(u8::MAX, Names::paths).max(1);
         u8::try_from(mixed).unwrap_or(u8::MAX).min(named)
     }
 
-    /// What to say of a server that nobody has heard of, where different paths lead to different hosts.
+    /// Returns the error about an unknown server if different paths lead to different hosts.
     pub(crate) fn disagree(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
         let shown = || sightings.iter().filter_map(|sighting| Some((&sighting.path, sighting.shown?)));
         let (_, first) = shown().next()?;
@@ -205,8 +205,7 @@ impl ServerIdentity {
         Some(WrongPeer(text))
     }
 
-    /// What to say when the server that was expected is not the one that answers; `None` if it is, wherever
-    /// anybody answers.
+    /// Returns the error if another server than the expected one answers; `None` if the expected one does, or if no path has an answer.
     pub(crate) fn changed(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
         let expected = self.expected()?;
         let (others, same): (Vec<_>, Vec<_>) = sightings
@@ -272,7 +271,7 @@ pub(crate) fn how_many(paths: u8) -> String {
     }
 }
 
-/// A question to whoever sits at the terminal, whatever standard input is; none if nobody does.
+/// Asks the user at the terminal, even if standard input is redirected; `None` without a terminal.
 fn ask_at_terminal(
     authority: &str,
     shown: Fingerprint,

@@ -1,13 +1,13 @@
-//! Whether the server that connections go to is still the one that they were opened to.
+//! Detects whether the server of the connections was restarted.
 //!
-//! A server that is killed says nothing. Started again, it knows none of the old connections, and can only deny them by resets, which an
-//! attacker on the way can send. So where a connection stands still, two questions are asked. A fresh connection to the address of the old
-//! one asks which [`Instance`] of the server answers there: the handshake proves that it is the server. And the peer of the old connection is
-//! asked whether it has the subflows still.
+//! A killed server sends nothing. After its restart it knows none of the old connections. It can only deny them by resets, which an
+//! attacker on the path can send too. So two questions are asked if a connection stalls. A new connection to the address of the old one
+//! asks which [`Instance`] of the server answers there: its handshake authenticates the server. And the peer of the old connection is asked
+//! whether it still has the subflows.
 //!
-//! Another instance alone says little: it may be a replica, another server with the same key at the same address. So the old connection is
-//! ended only if also nothing verifies any of its subflows any more, and if the instance was not met while the old connection still went on.
-//! Nothing else ends one early but `--dead-after`, if that is asked for: an attacker who cuts all paths could make use of it.
+//! Another instance alone is not enough: it may be a replica, another server with the same key at the same address. The old connection is
+//! ended only if, in addition, none of its subflows is verified any more, and the instance was not met while the old connection still
+//! progressed. Otherwise only `--dead-after` ends a connection early: an attacker that cuts all paths could make use of it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ const RAREST: Duration = Duration::from_secs(300);
 const SILENT: Duration = Duration::from_secs(3);
 /// How long one question may take.
 const QUESTION: Duration = Duration::from_secs(5);
-/// How long a connection whose subflows were reset has to join again before it counts as lost.
+/// Time that a connection has to join again after a reset of its subflows; then it counts as lost.
 const JOINING: Duration = Duration::from_secs(1);
 /// Most instances that are remembered: more than servers share a name. The oldest is forgotten first.
 const MAX_MET: usize = 64;
@@ -187,7 +187,7 @@ impl Watch {
         }
     }
 
-    /// Connections whose server was started again, for certain as far as that can be known.
+    /// Connections of a server that was restarted, as certainly as can be known.
     fn lost(&self, now: Instant) -> impl Iterator<Item = u64> {
         let is_lost = move |watched: &Watched| {
             let Some((other, asked_at)) = watched.other.zip(watched.asked_at) else { return false };

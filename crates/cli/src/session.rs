@@ -52,8 +52,8 @@ pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
     v4.into_iter().chain(v6).collect()
 }
 
-/// Says what is in the way of a host that has started: paths that cannot be used yet, most often because somebody has mistaken a name, and
-/// a firewall that drops what is forwarded. The latter is opened while what is returned lives, if the options ask for that.
+/// Reports the obstacles of a started host: paths that cannot be used yet, most often because of a wrong name, and a firewall that drops
+/// forwarded packets. If the options ask for it, the firewall is opened while the returned value lives.
 pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Option<Opening>> {
     let paths = host.paths();
     for path in paths.iter().filter(|path| !path.is_up() && is_told(path, &paths)) {
@@ -99,7 +99,7 @@ impl Terminal {
         (result, status)
     }
 
-    /// Whether nobody takes standard output any more.
+    /// Whether the reader of standard output has gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.output.is_closed()
     }

@@ -3,7 +3,7 @@
 /// The text without what a terminal obeys or a reader cannot see: control characters, and those that change the direction of text or have no
 /// width (Unicode category Cf, line and paragraph separators). Each becomes U+FFFD.
 ///
-/// Whatever a peer, a file that others write, or another process has named goes through this before it is shown to people.
+/// Each name from a peer, from a file that other users write, or from another process passes through this before it is shown.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }

@@ -1,4 +1,4 @@
-//! Who answers on each path alone: asked where different paths may lead to different hosts.
+//! Finds out which host answers on each path alone, if different paths may lead to different hosts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::server_identity::{Sighting, shown_by};
 use crate::{protection, session};
 
-/// How long one path may take to show who answers there.
+/// Time limit for one path to show which host answers there.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens a connection to `server`, which has these addresses, over each path and no other, each within `limit`, and closes it when

@@ -1,4 +1,4 @@
-//! Nobody can ask a running plait what it does.
+//! A running plait cannot be queried on this system.
 
 use anyhow::bail;
 use plait::Host;
@@ -6,7 +6,7 @@ use plait::Host;
 use crate::options::Options;
 use crate::running::Running;
 
-/// That nobody asks.
+/// A control socket without queries.
 #[must_use]
 pub(crate) struct Control;
 

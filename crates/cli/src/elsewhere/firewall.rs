@@ -1,5 +1,5 @@
 //! There is no firewall to be opened.
 
-/// What nobody has.
+/// A type without a value.
 #[derive(Debug)]
 pub(crate) enum Opening {}

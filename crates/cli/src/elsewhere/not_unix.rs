@@ -6,7 +6,7 @@ pub(crate) const HANGUP: i32 = 1;
 /// SIGINT on Unix: what Ctrl-C is there.
 const INTERRUPT: i32 = 2;
 
-/// Nobody whose files are elsewhere, or whose environment is made by others.
+/// Returns false: root has no separate directories here, and no environment made by other users.
 pub(crate) fn is_root() -> bool {
     false
 }

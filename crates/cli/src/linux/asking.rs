@@ -89,7 +89,7 @@ pub(crate) struct PathArguments {
     changes: Vec<plait::Path>,
 }
 
-/// Whose connections are told of.
+/// The processes to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Which {
     All,
@@ -121,7 +121,7 @@ impl StatusArguments {
             };
             match ask_socket(&socket, &Question::Status, budget) {
                 Ok(answer) => told.push(answer),
-                // It may have ended just now; whoever asked for it by name is told.
+                // The process may have just ended; a user that asked for it by number is told.
                 Err(error) if self.which == Some(Which::Process(pid)) => return Err(error),
                 Err(error) => tracing::info!(%error, pid, "no answer"),
             }

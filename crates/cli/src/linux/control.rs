@@ -27,9 +27,9 @@ use crate::status::{Report, SCHEMA};
 
 /// Longest question: as many paths as a host can have, with the longest names.
 const MAX_QUESTION: u64 = 4096;
-/// Who is slower than this at asking is let go, so that the next can ask.
+/// Time limit for a status query.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long nobody is let in when that has failed.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// What can be asked.
@@ -77,10 +77,10 @@ enum Place {
     Own(Socket),
 }
 
-/// Answers whoever asks what `running` does on `host`.
+/// Answers queries about what `running` does on `host`.
 ///
 /// # Errors
-/// The socket that the options name cannot be listened on. Where there is no runtime directory, nobody can ask there.
+/// The socket in the options cannot be listened on. Without a runtime directory, no query can be sent there.
 pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow::Result<Control> {
     let answering = |(listener, place): (UnixListener, Place)| -> io::Result<Answering> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -105,7 +105,7 @@ pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow:
 }
 
 impl Control {
-    /// Whoever takes our place can have the socket of `--control`; what is left to do can still be asked for.
+    /// Lets another process use the socket of `--control`; queries about the remaining work are still answered.
     pub(crate) fn release(&mut self) {
         self.named = None;
         self.running.stops();
@@ -123,7 +123,7 @@ impl Drop for Answering {
     }
 }
 
-/// Listens. A socket that nobody listens on any more was left by a plait that was killed.
+/// Listens. A socket without a listener was left by a plait that was killed.
 fn bind(place: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(place) {
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(place) => {
@@ -147,14 +147,14 @@ async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, ru
     loop {
         let answered = match listener.accept().await {
             Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control, &running)).await,
-            // Out of descriptors, most likely: whoever asks waits until one is free.
+            // Most likely out of descriptors: the client waits until one is free.
             Err(error) => {
                 tracing::warn!(%error, "a status query must wait");
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        // Who asks and does not wait for the answer does no harm.
+        // A client that does not wait for the answer does no harm.
         tracing::debug!(?answered, "asked what is done");
     }
 }
@@ -173,7 +173,7 @@ async fn answer(
     let mut question = String::new();
     BufReader::new(read.take(MAX_QUESTION)).read_line(&mut question).await?;
     if question.is_empty() {
-        // Somebody wanted to know whether we are there.
+        // The client only tested whether the process is there.
         return Ok(());
     }
     let answer = match serde_json::from_str(&question) {

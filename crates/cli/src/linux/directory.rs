@@ -1,8 +1,8 @@
 //! The directory where the running plaits of a user can be asked, each at a socket that is called after its process.
 //!
-//! Other users can have a say in where these directories lie: `/tmp` is open to everyone, and a user owns the directory of its session,
-//! which root looks into. A [`Directory`] is therefore opened once, without following a link, and checked; whatever is read, made or
-//! removed in it is named relative to what was opened.
+//! Other users can influence these directories: `/tmp` is open to every user, and a user owns the directory of its session, which root
+//! looks into. A [`Directory`] is therefore opened once, without following a link, and checked. Each file that is read, made or removed in
+//! it is named relative to the opened directory.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -25,7 +25,7 @@ const SUFFIX: &str = ".sock";
 /// Most sockets of one directory that are looked at: more plaits than a user runs.
 const MAX_SOCKETS: usize = 4096;
 
-/// An open directory of sockets that belongs to the user whose plaits are asked there.
+/// An open directory of control sockets that belongs to the user of these processes.
 #[derive(Debug)]
 pub(crate) struct Directory {
     file: File,
@@ -165,7 +165,7 @@ impl Socket {
         Ok((listener, socket))
     }
 
-    /// Connects without waiting: a listener whose queue is full does not answer.
+    /// Connects without waiting: a listener with a full queue does not answer.
     ///
     /// # Errors
     /// There is no listener, it does not answer, or it runs as another user than the directory's.
@@ -181,7 +181,7 @@ impl Socket {
         Ok(stream)
     }
 
-    /// The user in whose directory it is, if that is another one.
+    /// The owner of the directory, if that is another user.
     pub(crate) fn other_owner(&self) -> Option<u32> {
         (!self.directory.is_own()).then_some(self.directory.owner)
     }

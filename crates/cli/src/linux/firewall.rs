@@ -17,7 +17,7 @@ pub(crate) struct Obstacle {
     pub(crate) why: String,
     pub(crate) fix: String,
     chain: Chain,
-    /// Whether somebody has put those rules in: another plait may take them out again when it ends.
+    /// Whether another program has added those rules: another plait may remove them when it ends.
     is_open: bool,
 }
 
@@ -30,7 +30,7 @@ enum Chain {
     Legacy,
 }
 
-/// Rules of ours in somebody else's firewall, which are taken out again when this is dropped.
+/// Our rules in a firewall of another program, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Opening {
     undo: Vec<Vec<String>>,
@@ -79,7 +79,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         for words in self.undo.drain(..) {
-            // Whoever has loaded the firewall anew has removed it.
+            // A program that reloaded the firewall has removed it.
             if let Err(error) = run(&words) {
                 tracing::info!(%error, "a rule of ours is no longer in the firewall");
             }

@@ -209,7 +209,7 @@ fn arm(path: Option<String>, words: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// What a person would see who looks over the shoulders of eavesdroppers and injectors.
+/// Prints what eavesdroppers read and what injectors do.
 fn watch(only: Option<&str>) -> anyhow::Result<()> {
     let paths: Vec<String> = control::status()?.paths.into_iter().map(|path| path.name).collect();
     anyhow::ensure!(

@@ -61,8 +61,8 @@ pub(crate) fn raise_open_files() -> u64 {
     }
 }
 
-/// How many connections that take a descriptor each fit under a limit of open files, at least one, so that there are some left for everything else:
-/// sockets of paths, files of keys, names that are looked up, and whoever asks for the status.
+/// Number of connections with one descriptor each that fit under a limit of open files, at least one. Some descriptors are left for sockets
+/// of paths, files of keys, name lookups and status queries.
 pub(crate) fn connections_within(files: u64) -> usize {
     const RESERVE: u64 = 128;
     usize::try_from(files.saturating_sub(RESERVE)).unwrap_or(usize::MAX).max(1)

@@ -133,7 +133,7 @@ async fn one_by_one(
     last
 }
 
-/// Anybody can bring that about, as often as he likes.
+/// Any host can cause this, as often as it likes.
 fn ended_early(strangers: &Repeated, from: SocketAddr, error: &io::Error) {
     if let Some(more_like_it) = strangers.note("a connection has ended early") {
         tracing::info!(%error, more_like_it, "a connection has ended early");

@@ -209,7 +209,7 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
     ),
 ];
 
-/// What those who have keys keep, in `--keys DIR`.
+/// The files in `--keys DIR`.
 const FILES: &[Entry] = &[
     (
         "~/.config/plait, for root /etc/plait",
@@ -300,7 +300,7 @@ fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Resul
         .try_for_each(|below| add_pages(below, pages))
 }
 
-/// What a page has behind what `--help` says.
+/// Appends the part of a page after the text of `--help`.
 fn more_of(name: &str, page: &mut Vec<u8>) -> io::Result<()> {
     let mut more = Roff::new();
     let mut section = |title: &str, entries: &[Entry]| {

@@ -14,7 +14,7 @@ fn devices() -> Vec<String> {
     names.filter(|name| name != "lo" && !name.starts_with("plait")).collect()
 }
 
-/// Why a path cannot be used yet, most often because somebody has mistaken a name.
+/// The reason that a path cannot be used yet, most often a wrong name.
 pub(crate) fn why_not(device: &str) -> String {
     let devices = devices();
     if devices.iter().any(|there| there == device) {

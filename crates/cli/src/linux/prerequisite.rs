@@ -1,4 +1,4 @@
-//! What a machine can lack for plait, found by trying: for `plait doctor`, and for whoever fails for one.
+//! Missing prerequisites of a machine, found by trying: for `plait doctor`, and for commands that fail because of one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -61,10 +61,10 @@ impl Check {
     /// What `plait lab` and `plait demo` cannot be without, for root.
     const LAB: [Self; 4] = [Self::Privileges, Self::Tun, Self::Ip, Self::Namespaces];
 
-    /// The same for an ordinary user, who is root in a user namespace there.
+    /// The same for an ordinary user, which is root in a user namespace there.
     const LAB_OF_USER: [Self; 3] = [Self::Tun, Self::Ip, Self::UserNamespaces];
 
-    /// Those that matter to this user: who is not root has other namespaces.
+    /// The prerequisites that matter to this user: a user without root has other namespaces.
     pub(crate) fn of_this_user() -> impl Iterator<Item = Self> {
         let is_for_root = |check: &Self| *check == Self::Namespaces;
         Self::ALL.into_iter().filter(move |check| !is_ordinary_user() || !is_for_root(check))
@@ -102,7 +102,7 @@ impl Check {
         }
     }
 
-    /// Who needs it.
+    /// The commands that need it.
     fn needed_by(self) -> &'static str {
         match self {
             Self::Privileges | Self::Translation | Self::Forwarding => {
@@ -183,11 +183,12 @@ pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
     checks.iter().find_map(|check| check.check().err())
 }
 
-/// `error`, or the missing prerequisite that it comes from: one of `checks`, or a firewall where nobody could be reached.
+/// Returns `error`, or the missing prerequisite that causes it: one of `checks`, or a firewall if no host could be
+/// reached.
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     let missing = match Exit::from(&error) {
         Exit::Missing => first(checks),
-        // What an ordinary user sends by sockets is forwarded by nobody here.
+        // An ordinary user sends through sockets: no packet is forwarded here.
         Exit::Unreachable if is_ordinary_user() => None,
         Exit::Unreachable => first(&[Check::Forwarding]),
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy | Exit::PerhapsDelivered => None,

@@ -1,4 +1,4 @@
-//! `plait run`: an unmodified program, whose connections go out through plait.
+//! `plait run`: an unmodified program with its connections through plait.
 
 use std::ffi::OsString;
 use std::io;
@@ -130,7 +130,7 @@ impl Run {
         enclosed.go().context("the program's process has ended")?;
         let mut flows = JoinSet::new();
         let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
-        // Whoever has ended the program by a signal does not want to wait for what it left.
+        // After an end by a signal, do not wait for what the program left.
         farewell(&dial, &mut flows, if ended > 128 { PARTING } else { FAREWELL }).await;
         Ok(code(ended))
     }
@@ -151,7 +151,7 @@ fn child() -> Command {
     child
 }
 
-/// Who has made us root: what is to be run was meant to be theirs.
+/// Returns the user that called sudo: the program should run as this user.
 fn caller_of_sudo() -> Option<String> {
     let is_root = nix::unistd::geteuid().is_root();
     let uid = std::env::var("SUDO_UID").ok().filter(|uid| is_root && uid != "0")?;

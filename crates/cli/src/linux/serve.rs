@@ -177,7 +177,7 @@ impl Serve {
 
     async fn service(&self) -> anyhow::Result<Service> {
         if let Some(to) = &self.forward {
-            // It may be there later: whoever waits for it need not wait for us.
+            // The service may start later: a client that waits for it need not wait for the server.
             if let Err(error) = lookup_host(to).await {
                 output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
@@ -221,7 +221,7 @@ async fn accept_until(
         }
     };
     shared.door.close();
-    // Port and socket are free for whoever takes our place, while the last connections end.
+    // Another process can use the port and the socket now, while the last connections end.
     drop(listener);
     control.release();
     tracing::info!(connections = flows.len(), "stopping");
@@ -236,7 +236,7 @@ async fn accept_until(
 }
 
 impl Shared {
-    /// Resets a connection that may not be served. Anybody can bring that about, as often as he likes.
+    /// Resets a connection that may not be served. Any host can cause this, as often as it likes.
     fn refuse(&self, stream: &Stream, why: &'static str) {
         stream.abort();
         if let Some(more_like_it) = self.strangers.note(why) {

@@ -27,7 +27,7 @@ pub(crate) struct Report {
     pub(super) started: String,
     /// Where it goes behind the server, if it has said so: `HOST:PORT`, or `resolver`.
     pub(super) destination: Option<String>,
-    /// Who the client is, to a server.
+    /// The client's identity, to a server.
     pub(super) client: Option<String>,
     /// `multipath`, `plain` or `opening`.
     pub(super) negotiated: &'static str,
@@ -128,9 +128,9 @@ pub(super) struct PathReport {
     pub(super) bytes_received: u64,
     pub(super) bytes_retransmitted: u64,
     pub(super) bytes_reinjected: u64,
-    /// Sealed blocks of the peer that failed verification: somebody changes bytes on this path.
+    /// Sealed blocks of the peer that failed verification: an attacker changes bytes on this path.
     pub(super) blocks_failed: u64,
-    /// Option tags that were wrong: somebody guesses, or changes options on this path.
+    /// Wrong option tags: an attacker guesses, or changes options on this path.
     pub(super) tags_failed: u64,
     /// Part of all bytes sent and received, 0 to 1.
     pub(super) share: f64,
@@ -168,7 +168,7 @@ pub(super) struct SealedReport {
     pub(super) key_exchange: Option<&'static str>,
     /// `anonymous`, `certificate`, or the fingerprint of the peer's key.
     pub(super) peer: String,
-    /// Whether the handshake has continued an earlier session, in which the peer has proved who it is.
+    /// Whether the handshake resumed an earlier session, in which the peer has proved its identity.
     pub(super) resumed: bool,
     /// How often the keys were changed, ours and the peer's.
     pub(super) generations: [u64; 2],
