@@ -44,8 +44,8 @@ impl fmt::Display for Count {
     }
 }
 
-/// What seals, opens and tags: AWS-LC, whose functions have its version in front of their names or, those written in assembly for
-/// themselves, none; and BLAKE3.
+/// Code that seals, opens and tags: AWS-LC and BLAKE3. Functions of AWS-LC have its version in front of their names, except for
+/// some in assembly.
 fn is_cryptography(function: &str) -> bool {
     ["aws_lc", "blake3", "aesni", "gcm_", "ghash"].iter().any(|part| function.contains(part))
 }
@@ -103,7 +103,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind is found by whoever looks into the folder of temporary files.
+        // Files left behind can be found in the directory of temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

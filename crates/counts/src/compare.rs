@@ -5,8 +5,8 @@ use core::fmt;
 use crate::baseline::Baseline;
 use crate::callgrind::Count;
 
-/// More above the baseline is a failure, more below it a reason to lower it, in percent: what the compiler decides anew about
-/// code that nobody has touched stays within.
+/// Allowed difference, in percent. A count above the baseline by more is a failure, and a count below it by more a reason to
+/// lower the baseline. Different compiler decisions about unchanged code stay within it.
 const MARGIN: u64 = 3;
 /// The same for cryptography, which is none of our code.
 const CRYPTOGRAPHY_MARGIN: u64 = 10;

@@ -8,12 +8,12 @@ use plait_wire::{DataSequence, Dss, Flags, Mapping, MptcpOption, Segment, TcpOpt
 
 use crate::columns::Run;
 
-/// From whom to whom.
+/// The source and the destination of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowId {
-    /// Who sends.
+    /// The sender.
     pub source: SocketAddr,
-    /// Who receives.
+    /// The receiver.
     pub destination: SocketAddr,
 }
 

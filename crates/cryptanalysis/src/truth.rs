@@ -74,7 +74,7 @@ impl<'a> Truth<'a> {
 /// Bytes of a run that are laid beside the plain text to find its place.
 const COMPARED: usize = 1024;
 
-/// What an eavesdropper reads of a stream that visits his path for so many bytes at a time.
+/// The part of a stream that an eavesdropper reads if the stream visits its path for this many bytes at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Visits {
     /// Bytes of the stream seen without a gap.

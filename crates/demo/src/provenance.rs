@@ -34,7 +34,7 @@ impl Provenance {
         let now = now.replace_nanosecond(0).unwrap_or(now);
         let mut words = std::env::args();
         let program = words.next().unwrap_or_default();
-        // The name is enough: where it lies is nobody's business.
+        // The name is enough: the directory is not part of the report.
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
         Self {
             date: now.format(&Rfc3339).unwrap_or_default(),

@@ -112,7 +112,7 @@ pub(crate) struct Stage {
     rests: Instant,
 }
 
-/// A fetch whose page is at the client, or whose program has given up. The program itself may still be ending.
+/// A fetch after its page has reached the client, or after its program has given up. The program itself may still be ending.
 pub(crate) struct Fetch<'a> {
     page: &'a Page,
     attack: Option<AttackName>,
@@ -186,7 +186,7 @@ impl Stage {
         let (whole, is_there) = channel();
         let (watched, size) = (file.clone(), page.bytes.len() as u64);
         let program = std::thread::spawn(move || wait(child, start, (&watched, size), whole));
-        // Nothing is sent: whoever could have is gone.
+        // Nothing is sent: the sender is gone.
         let _ = is_there.recv();
         Ok(Fetch { page, attack, file, began, cut_before, program })
     }

@@ -20,7 +20,7 @@ pub struct Trial {
 /// How the runs of a trial ended, the worst of them first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Outcome {
-    /// Somebody was given bytes that the server did not send, and was not told.
+    /// A host got bytes that the other host did not send, without an error.
     AcceptedForged,
     /// A part was taken for the whole.
     Truncated,

@@ -75,8 +75,8 @@ pub(crate) const ATTACKS: [AttackName; 6] = [
 /// Fetches until an attack has reached the wire.
 const ATTEMPTS: usize = 6;
 
-/// In which order the systems take turns, and whether another's program may still be ending meanwhile: not beside those whose rates are
-/// compared.
+/// The order in which the systems take turns, and whether the program of another may still be ending meanwhile. Systems with compared
+/// rates do not overlap with it.
 const TURNS: [(System, bool); 4] = [
     (System::TlsOverKernel, false),
     (System::Sealed, false),
@@ -102,7 +102,7 @@ impl Walkthrough {
         mine.filter(|trial| trial.is_intact()).count()
     }
 
-    /// Who came through, in a line: `6 attacks, 4 systems: sealed 6/6 intact; ...`.
+    /// The systems that survived, in a line: `6 attacks, 4 systems: sealed 6/6 intact; ...`.
     pub fn headline(&self) -> String {
         let all = self.attacks().len();
         let each = |system| format!("{} {}/{all} intact", System::short_name(system), self.intact(system));
@@ -116,8 +116,8 @@ impl Walkthrough {
         goals(self)
     }
 
-    /// What contradicts the walkthrough: a sealed connection that an attack on one path has broken or whose page was
-    /// overheard, an attack that never reached the wire, a page that does not arrive in peace.
+    /// Returns what contradicts the walkthrough: a sealed connection that an attack on one path has broken, or with a page that was
+    /// overheard; an attack that never reached the wire; a page that does not arrive undisturbed.
     pub fn contradictions(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for reading in &self.readings {
@@ -253,10 +253,10 @@ fn play(
     Ok((readings, rounds.trials))
 }
 
-/// Who fetches in which situation.
+/// A system and a situation of its fetch.
 type Turn = (System, Option<AttackName>);
 
-/// The systems take turns. What takes no part in a figure, how a program ends whose page is there, takes its time beside the next fetch.
+/// The systems take turns. The end of a program after its page has arrived does not count in a figure; it overlaps with the next fetch.
 struct Rounds<'a> {
     stages: Vec<Stage>,
     trials: Vec<Trial>,

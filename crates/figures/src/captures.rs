@@ -1,4 +1,4 @@
-//! Kato 2019, Figures 13, 14, 16 and 17: what somebody reads who captures the untrusted path, before scrambling and after.
+//! Kato 2019, Figures 13, 14, 16 and 17: the text that a capture of the untrusted path reveals, before scrambling and after.
 
 use std::fs;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const PIECES: usize = 8;
 const PIECE: usize = 16_384;
 /// Bytes that are shown: what fits into a first segment is more.
 const SHOWN: usize = 256;
-/// Bytes of the plain text that an attacker is taken to know where he has to know some: the window and one more, and a few to find
+/// Bytes of the plain text that an attacker is assumed to know if it must know some: the window and one more, and a few to find
 /// their place by.
 const CRIB: usize = 80;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -270,7 +270,7 @@ fn made(what: &str) -> String {
     )
 }
 
-/// The share of a capture of digits that is recovered by who knows a few of them.
+/// The share of a capture of digits that is recovered by an attacker that knows a few of them.
 fn recover_digits(heard: &Heard) -> anyhow::Result<f64> {
     let crib: Vec<u8> = DIGITS.iter().copied().cycle().take(CRIB).collect();
     let model = Model::shipped();

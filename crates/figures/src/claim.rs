@@ -50,7 +50,7 @@ impl Claim {
         Self { paper: paper.to_owned(), measured, rule: rule.to_owned(), conclusion, why: why.to_owned() }
     }
 
-    /// Something that the paper shows in a picture whose numbers are not in its text.
+    /// A claim that the paper shows in a picture, without its numbers in the text.
     pub(crate) fn unstated(paper: &str, measured: String) -> Self {
         let conclusion = Conclusion::Unstated;
         Self { paper: paper.to_owned(), measured, rule: String::new(), conclusion, why: String::new() }

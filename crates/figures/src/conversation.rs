@@ -121,7 +121,7 @@ struct Orders<'a> {
 
 /// A conversation that goes on. Dropping it ends its programs.
 pub(crate) struct Conversation {
-    /// The application whose report counts.
+    /// The application that delivers the report.
     judge: Program,
     report: PathBuf,
     other: Program,

@@ -120,7 +120,7 @@ pub struct Exhibit {
     pub text: String,
 }
 
-/// What a measurement has found; the machine is watched by whoever asked for it.
+/// The result of a measurement; the caller watches the machine.
 pub(crate) struct Finding {
     pub(crate) title: &'static str,
     pub(crate) source: &'static str,

@@ -4,9 +4,9 @@
 //! hold here, or differ and why. All that is said to be measured has been: numbers of a paper are constants that stand with their
 //! source, and where a paper's text has none, that is said.
 //!
-//! Systems take turns within a run and runs follow each other, so that a machine whose speed swings slows all of them alike; what
-//! is told is the median of the runs, with the least and the most. While a figure is measured the machine is watched
-//! ([`Strain`]): a figure whose machine had other things to do says so.
+//! Systems take turns within a run and runs follow each other, so that a machine with a varying speed slows all of them alike. The
+//! reported value is the median of the runs, with the least and the most. While a figure is measured the machine is watched
+//! ([`Strain`]): the figure says if the machine was busy with other work.
 //!
 //! The programs in the hosts are `plait`, the kernel's Multipath TCP, OpenSSL, and one small application in Python (`application.py`)
 //! that writes and reads in the same blocks whatever carries them.

@@ -24,7 +24,7 @@ pub struct LabConfig {
     pub memory: u64,
 }
 
-/// More paths than anybody has: their numbers are a byte of an address.
+/// More paths than a real host has: their numbers are a byte of an address.
 pub const MAX_PATHS: usize = 16;
 
 impl Default for LabConfig {
@@ -53,9 +53,9 @@ impl Default for LabConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathClass {
-    /// Nobody is expected to listen.
+    /// No eavesdropper is expected.
     Trusted,
-    /// Somebody may.
+    /// An eavesdropper is possible.
     Untrusted,
 }
 

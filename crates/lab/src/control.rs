@@ -76,14 +76,14 @@ pub enum Request {
     },
     /// The text that an eavesdropper has read.
     Text {
-        /// Whose.
+        /// The name of the path.
         path: String,
         /// Which way.
         direction: Direction,
         /// Bytes at most.
         limit: usize,
     },
-    /// Lines of text that went by since somebody last asked: [`crate::Line`].
+    /// Lines of text since the last question: [`crate::Line`].
     Lines {
         /// Where.
         path: String,
@@ -180,7 +180,7 @@ pub fn serve() -> Result<()> {
     let config: LabConfig = serde_json::from_str(&text).map_err(|error| Error::Config(error.to_string()))?;
     let lab = Lab::up(config)?;
     make_directory()?;
-    // Nobody answers there, or `up_detached` would have said so.
+    // No process answers there, or `up_detached` would have reported it.
     let _ = fs::remove_file(socket());
     let listener = UnixListener::bind(socket()).map_err(Error::system("make the control socket"))?;
     fs::set_permissions(socket(), fs::Permissions::from_mode(0o600))

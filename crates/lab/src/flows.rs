@@ -122,8 +122,7 @@ impl Flows {
         }
     }
 
-    /// Whether a segment is to travel as a datagram of UDP: as its flow does; one of no flow, which somebody has made up, as the flow that
-    /// was seen last.
+    /// Whether a segment travels as a datagram of UDP: as its flow does. A forged segment without a flow travels as the flow seen last.
     pub(crate) fn is_over_udp(&self, direction: Direction, tcp: &TcpView<'_>) -> bool {
         self.table.get(&ends_of(direction, tcp)).map_or(self.latest_over_udp, |flow| flow.over_udp)
     }

@@ -118,7 +118,7 @@ impl Path {
 
     /// The conditions of one direction, as they are now.
     pub fn conditions(&self, direction: Direction) -> Conditions {
-        // Whoever panicked with it held whole values.
+        // A thread that panicked with the lock held whole values.
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner)[direction.index()].clone()
     }
 

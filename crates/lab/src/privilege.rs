@@ -45,7 +45,7 @@ pub fn check_tun() -> Result<()> {
     })
 }
 
-/// Whether this process is an ordinary user's, who needs [`in_user_namespace`] to have a lab.
+/// Whether this process belongs to an ordinary user, which needs [`in_user_namespace`] to have a lab.
 pub fn is_ordinary_user() -> bool {
     !geteuid().is_root()
 }
@@ -77,8 +77,8 @@ pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Result<Command> {
     Ok(command)
 }
 
-/// Ends the programs of this user's labs whose process is gone: their namespaces have no names that others could see, and
-/// go with the last of them. Returns what was ended, for people.
+/// Ends the programs of this user's labs after their process has gone. Their namespaces have no names visible to others, and go with
+/// the last of the programs. Returns the ended programs, for people.
 pub(crate) fn end_leftovers() -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -97,7 +97,7 @@ pub(crate) fn end_leftovers() -> Vec<String> {
     ended
 }
 
-/// The process to whose lab a process belongs, as its environment says.
+/// Returns the lab process that a process belongs to, according to its environment.
 fn owner_of(process: i32) -> Option<i32> {
     let environment = fs::read(Path::new("/proc").join(process.to_string()).join("environ")).ok()?;
     let mut words = environment.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());

@@ -1,4 +1,4 @@
-//! Programs in a namespace that cannot outlive whoever started them.
+//! Programs in a namespace that cannot outlive the process that started them.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -90,10 +90,10 @@ impl Program {
         self.child.id()
     }
 
-    /// Sends a signal to the program and its children; to nobody if it has ended.
+    /// Sends a signal to the program and its children; does nothing if the program has ended.
     pub fn signal(&self, signal: Signal) {
         if self.status.is_none() {
-            // It may have ended unseen: then there is nobody to tell.
+            // The program may have ended unseen: then there is no process to signal.
             let _ = killpg(self.group(), signal);
         }
     }
@@ -258,7 +258,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Once it was waited for, its number may be somebody else's.
+        // After the wait, its number may belong to another process.
         if self.status.is_none() {
             let _ = killpg(self.group(), Signal::SIGKILL);
             let _ = self.child.wait();

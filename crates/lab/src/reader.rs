@@ -20,7 +20,7 @@ use crate::{Direction, Error, Needles, Result};
 const MAX_BACKLOG: usize = 64 << 20;
 /// What is kept of a packet beside its bytes, rounded up.
 const OVERHEAD: usize = 256;
-/// How much less of the processor a reader asks for than who carries packets (nice(1)).
+/// How much less of the processor a reader gets than the thread that carries packets (nice(1)).
 const NICENESS: i32 = 5;
 
 /// Something for the reader.
@@ -29,7 +29,7 @@ enum Item {
     Heard { at: Duration, direction: Direction, place: Option<(u32, Position)>, frame: Frame },
     /// A packet that the injector put on the wire.
     Injected { at: Duration, packet: Vec<u8>, comment: String },
-    /// Whatever somebody outside wants to know or to have done.
+    /// A question or an order from outside.
     Question(Question),
 }
 
@@ -186,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// What nobody reads need not be copied.
+    /// Packets without a reader need not be copied.
     fn say_what_is_read(&self) {
         for direction in Direction::BOTH {
             let is_read = self.capture.is_some() || self.eavesdropper.is_curious(direction);
@@ -195,7 +195,7 @@ impl Reader {
     }
 }
 
-/// The reader from outside its thread; it ends with this, once nobody taps the path any more.
+/// The reader, seen from outside its thread. It ends when this is dropped and the path has no other tap.
 pub(crate) struct ReaderHandle {
     /// `None` once it is to end.
     items: Option<Sender<Item>>,

@@ -151,7 +151,7 @@ mod tests {
             offset: 0,
             length,
         };
-        // A greeting on a connection of its own; then the page, whose numbers pass zero.
+        // A greeting on a connection of its own; then the page, with sequence numbers that pass zero.
         let near = Series {
             samples: vec![sample(10, 1 << 60, 20), sample(11, u64::MAX - 999, 1000), sample(13, 1000, 1000)],
             ..Series::default()

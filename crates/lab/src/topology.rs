@@ -1,8 +1,8 @@
 //! The hosts, their devices, addresses and routes.
 //!
-//! Path number `i` has the networks `10.77.i.0/24` and `fd77:0:0:i::/64`; the client is 1 in them, the server 2. The server has the
-//! addresses `10.77.255.2` and `fd77:0:0:ff::2` besides, which all paths lead to. What the client sends leaves by the path whose
-//! address it comes from; without one by the first path. What the server sends leaves by the path to its destination.
+//! Path number `i` has the networks `10.77.i.0/24` and `fd77:0:0:i::/64`; the client is 1 in them, the server 2. The server also
+//! has the addresses `10.77.255.2` and `fd77:0:0:ff::2`, which all paths lead to. A packet of the client leaves on the path of its
+//! source address; without one on the first path. A packet of the server leaves on the path to its destination.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};

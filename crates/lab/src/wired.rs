@@ -122,7 +122,7 @@ pub enum Shape {
     Routed,
     /// Two veth pairs and nothing between.
     Direct,
-    /// Through one router: the client has two networks, and the server one, whose wire both paths share.
+    /// Through one router: the client has two networks, and the server one, with a wire that both paths share.
     Shared,
 }
 
@@ -274,7 +274,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Swallows everything on a path; nobody is told.
+    /// Drops everything on a path without an error.
     pub fn black_hole(&self, path: u8) -> Result<Table> {
         Ok(Table::black_hole(self.router(path)?, "s")?)
     }
@@ -301,7 +301,7 @@ pub fn device(path: u8) -> String {
     format!("p{path}")
 }
 
-/// A namespace in which addresses are usable at once and asymmetric routes are nobody's business.
+/// A namespace in which addresses are usable at once and asymmetric routes are accepted.
 fn host(label: &str) -> Result<Namespace> {
     let namespace = Namespace::named(label)?;
     for (name, value) in [

@@ -27,7 +27,7 @@ impl Counters {
         )
     }
 
-    /// Those that are not zero and whose name begins with `prefix`, in alphabetical order, named without it.
+    /// The non-zero counters with names that begin with `prefix`, in alphabetical order, named without it.
     pub fn nonzero<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
         self.0.iter().filter_map(move |(name, &count)| {
             let rest = name.strip_prefix(prefix)?;

@@ -8,8 +8,9 @@ use nix::unistd::Pid;
 use crate::namespace::{DIRECTORY, NAME_PREFIX};
 use crate::{Error, Result, program};
 
-/// Deletes every namespace `plait-PID-...` whose process PID is gone, and ends the processes still inside.
-/// Namespaces of living processes, and names of other forms, are not touched. Returns the names removed.
+/// Deletes every namespace `plait-PID-...` without a living process PID, and ends the processes still
+/// inside. Namespaces of living processes, and names of other forms, are not touched. Returns the removed
+/// names.
 ///
 /// # Errors
 /// The directory of names cannot be read, or a namespace not be deleted.

@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Namespace`] is a handle on one network stack. Everything else is said to a namespace: it makes
-//! [`Link`]s (veth pairs whose ends lie in two namespaces from the start, so that no name ever appears in
-//! the host's own stack), gives them addresses, routes and rates, sets sysctls, installs nftables tables, tells the kernel's
-//! Multipath TCP path manager its endpoints, reads counters, and runs closures and programs inside.
+//! A [`Namespace`] is a handle on one network stack, and all operations are methods of it. It makes [`Link`]s: veth pairs
+//! with their ends in two namespaces from the start, so that no name ever appears in the host's own stack. It gives them
+//! addresses, routes and rates, sets sysctls, installs nftables tables, tells the kernel's Multipath TCP path manager its
+//! endpoints, reads counters, and runs closures and programs inside.
 //!
 //! What was made is undone on drop: the last handle of a [`Namespace`] deletes it, a [`nft::Table`] removes
 //! itself, a [`LinkGuard`] removes the link. What a crashed process left behind is recognised by the name, which

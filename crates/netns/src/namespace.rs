@@ -35,7 +35,7 @@ enum Kind {
     Named(String),
     /// Made by us without a name: gone with the last descriptor.
     Anonymous,
-    /// Somebody else's: left as it is.
+    /// Created by another program: left as it is.
     Foreign,
 }
 
@@ -168,7 +168,7 @@ fn open_own() -> Result<File> {
         .map_err(|error| Error::system("open /proc/thread-self/ns/net", error))
 }
 
-/// A namespace is a property of the thread, so whoever changes it must not return to the caller's thread.
+/// A namespace is a property of the thread, so a thread that changes it must not return to the caller.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -24,8 +24,8 @@ impl Table {
         Ok(Self { namespace: namespace.clone(), name })
     }
 
-    /// Silently drops every packet forwarded over `device`, and every packet this host itself would send or receive there, but
-    /// for neighbour discovery: nobody gets an error, the packets are just gone.
+    /// Silently drops every packet forwarded over `device`, and every packet that this host would send or receive there,
+    /// except for neighbour discovery. No host gets an error.
     ///
     /// # Errors
     /// As [`Table::install`].

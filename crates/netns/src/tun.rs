@@ -1,4 +1,4 @@
-//! TUN devices whose packets are carried by a program instead of a wire.
+//! TUN devices with packets that a program carries instead of a wire.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

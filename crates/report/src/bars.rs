@@ -16,7 +16,7 @@ pub struct Bar {
     pub text: String,
     /// Least and most.
     pub spread: Option<(f64, f64)>,
-    /// What somebody else has measured: a stroke across.
+    /// A reference measurement of another source, drawn as a stroke across.
     pub reference: Option<f64>,
     /// Which colour, as in a chart.
     pub colour: usize,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::anyhow;
 use plotters::prelude::*;
 
-/// Colours of what is compared, readable on light and on dark, and for people who do not see red and green apart.
+/// Colours of the compared series, readable on light and on dark, and for people with red-green colour blindness.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(35, 130, 205),
     RGBColor(225, 110, 10),

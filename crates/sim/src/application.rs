@@ -23,7 +23,7 @@ pub struct Workload {
 pub enum WrongBytes {
     /// They end the test.
     Panic,
-    /// They are counted: somebody changes payload on the way, and plain TCP cannot know.
+    /// They are counted: payload is changed on the path, and plain TCP cannot detect it.
     Count,
 }
 

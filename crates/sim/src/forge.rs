@@ -47,7 +47,7 @@ pub enum Forgery {
     Reset,
     /// A FIN behind the data seen last.
     Fin,
-    /// Bytes that nobody wrote, without options.
+    /// Bytes that no application wrote, without options.
     Data,
 }
 

@@ -8,8 +8,8 @@ use plait_wire::Trust;
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// 10 ms each way, perfect, with a queue of 256 KiB for whoever gives it a rate. Frames may be of any length: super-
-/// segments cross it too, and a small MTU is a box of its own ([`crate::NarrowLink`]).
+/// 10 ms each way, without loss, with a queue of 256 KiB that takes effect once a rate is set. Frames may be of any
+/// length: super-segments cross it too, and a small MTU is a box of its own ([`crate::NarrowLink`]).
 pub fn plain_link() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(10),

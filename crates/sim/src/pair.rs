@@ -16,9 +16,9 @@ use crate::{
 pub struct Pair {
     /// The world they live in.
     pub world: World,
-    /// Who opens connections.
+    /// The host that opens connections.
     pub client: HostIndex,
-    /// Who is listening, on port [`Pair::PORT`].
+    /// The host that listens, on port [`Pair::PORT`].
     pub server: HostIndex,
     /// The paths between them, in order.
     pub paths: Vec<PathIndex>,

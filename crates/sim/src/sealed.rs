@@ -6,7 +6,7 @@ use plait_base::SeededRandom;
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use plait_mptcp::{Config, Protect, SealedSettings};
 
-/// For both sides: sealed by tcpcrypt, all of whose randomness is the simulation's, so that the same seed gives the same bytes.
+/// For both sides: sealed by tcpcrypt with the randomness of the simulation, so that the same seed gives the same bytes.
 ///
 /// # Panics
 /// Never: the name of the server is one.

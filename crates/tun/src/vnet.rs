@@ -4,7 +4,7 @@
 /// Bytes of the header without `num_buffers`, which TUN devices do not use.
 pub const VNET_LEN: usize = 10;
 
-/// The checksum is partial: whoever needs it completes it from `csum_start` on.
+/// The checksum is partial: the receiver completes it from `csum_start` on.
 const NEEDS_CSUM: u8 = 1;
 /// The checksum was verified.
 const DATA_VALID: u8 = 2;
@@ -57,8 +57,9 @@ impl VnetHeader {
         [flags, gso_type, h[0], h[1], s[0], s[1], c[0], c[1], o[0], o[1]]
     }
 
-    /// For a TCP packet of ours whose checksum is left to the kernel. `head` is its IP and TCP header, the latter from
-    /// `transport` on; `segment_size` is there where the kernel is to cut it into segments of so many payload bytes.
+    /// The header of a TCP packet of ours, with a checksum that the kernel completes. `head` is its IP and TCP header,
+    /// the latter from `transport` on; `segment_size` is set if the kernel must cut it into segments of this many
+    /// payload bytes.
     #[must_use]
     pub fn partial(head: &[u8], transport: u16, segment_size: Option<u16>) -> Self {
         let checksum =
@@ -71,7 +72,7 @@ impl VnetHeader {
         Self { gso_type: family | ecn, hdr_len, gso_size, ..checksum }
     }
 
-    /// Whether somebody else is to finish the checksum.
+    /// Whether the receiver must complete the checksum.
     #[must_use]
     pub const fn is_partial(self) -> bool {
         self.flags & NEEDS_CSUM != 0

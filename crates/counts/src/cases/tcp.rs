@@ -94,7 +94,7 @@ fn syn_in(gauge: &mut Gauge) {
     }
 }
 
-/// All that follows from what was done to `tcp`, as whoever owns it has to ask.
+/// All results of a change to `tcp`, polled as its owner must.
 fn drain(tcp: &mut Connection, now: Instant) -> Vec<Segment> {
     let segments = core::iter::from_fn(|| tcp.poll_transmit(now, &mut ())).collect();
     while tcp.poll_event().is_some() {}

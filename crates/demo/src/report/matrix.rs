@@ -1,4 +1,5 @@
-//! Who came through what: a coloured table, and each attack with its figures folded away.
+//! The systems and the attacks they survived: a coloured table, and each attack with its figures
+//! folded away.
 
 use std::fmt::Write as _;
 
@@ -56,7 +57,8 @@ fn cell(trial: &Trial, html: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each attack in a sentence, its figures folded, and the time to repair of those who came through.
+/// Each attack in a sentence, its figures folded, and the time to repair of the systems that
+/// survived it.
 pub(super) fn each_attack(walkthrough: &Walkthrough, html: &mut String) -> anyhow::Result<()> {
     html.push_str("<h2>What each attack is</h2>");
     for attack in std::iter::once(None).chain(walkthrough.attacks().into_iter().map(Some)) {

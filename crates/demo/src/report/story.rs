@@ -1,4 +1,5 @@
-//! What is done in each situation, and what becomes of those who do not notice: a sentence or two for people.
+//! The action of each situation, and its effect on a system that does not detect it: a sentence or two for
+//! people.
 
 /// Of an attack by its name, or of peace.
 pub(super) fn of(attack: Option<&str>) -> &'static str {

@@ -1,4 +1,4 @@
-//! The lab as a picture: two hosts, two paths, who listens and who tampers.
+//! The lab as a picture: two hosts, two paths, the eavesdroppers and the injectors.
 
 /// Draws it. Wider than high, and legible at the width of a telephone.
 pub(super) fn draw(html: &mut String) {

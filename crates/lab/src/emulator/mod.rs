@@ -125,7 +125,7 @@ impl Emulator {
         }
     }
 
-    /// Carries packets until it is stopped or nobody can stop it any more.
+    /// Carries packets until it is stopped or all handles that could stop it are gone.
     pub(crate) fn run(mut self) {
         while !self.stopping {
             self.do_tasks();

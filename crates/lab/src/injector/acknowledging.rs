@@ -1,4 +1,4 @@
-//! Lies about delivery: what TCP acknowledges nobody can authenticate.
+//! False acknowledgments of data: acknowledgments of TCP cannot be authenticated.
 
 use std::collections::BTreeMap;
 

@@ -188,7 +188,7 @@ struct Row {
 pub enum Expected {
     /// In the middle of a transfer: every byte arrives, and the subflow on the honest path lives.
     Survives,
-    /// The same with an option captured on an earlier connection, whose last act it was.
+    /// The same with an option captured at the end of an earlier connection.
     SurvivesEarlier,
     /// There is nothing to capture: sealed connections say it inside their stream.
     NothingToCapture,

@@ -38,7 +38,7 @@ impl Turns {
             }
             _ => most,
         };
-        // Said now: it may arrive when nobody looks any more.
+        // Logged now: the segment may arrive when no reader is left.
         let what = format!("delayed by {} ms", delay.as_millis());
         outcome.unseen.push(Mark { attack: attack.name, flow: context.flow.number, what });
         vec![Piece { delay, ..Piece::untouched(segment) }]

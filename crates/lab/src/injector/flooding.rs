@@ -13,7 +13,7 @@ use crate::packet::Frame;
 
 /// Invented ports: below those that hosts give.
 const PORTS: std::ops::Range<u16> = 1024..32_768;
-/// The networks of invented clients, which are nobody's: for tests of devices (RFC 2544, a /15), and for documentation (RFC 3849, a
+/// The networks of invented clients, which belong to no host: for tests of devices (RFC 2544, a /15), and for documentation (RFC 3849, a
 /// /32).
 const CLIENTS_V4: u32 = 0xc612_0000;
 const CLIENTS_V4_BITS: u32 = 17;
@@ -34,7 +34,7 @@ struct Flood {
     due: Instant,
 }
 
-/// Who the invented SYNs are from.
+/// The sender of the invented SYNs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Further subflows of the connection that the example joins.
@@ -111,8 +111,8 @@ impl Floods {
         Some((Direction::ToServer, packet))
     }
 
-    /// Learns from the first SYN that fits, and takes it away where it is a client's: the flood, a SYN in each `every`, is there before it
-    /// comes again. Nobody is to hear of the answers to inventions.
+    /// Learns from the first matching SYN, and drops it if it is a client's: the flood, a SYN in each `every`, is there before the client
+    /// repeats it. Answers to invented SYNs must reach no host.
     pub(super) fn watch(
         &mut self,
         kind: Kind,
@@ -139,7 +139,7 @@ impl Floods {
     }
 }
 
-/// The SYN of a join that nobody has asked for.
+/// The SYN of an unsolicited join.
 fn invented_join(example: &Segment, random: &mut SeededRandom) -> Option<Segment> {
     let number = random.next_u64();
     let port = PORTS.start + (number % u64::from(PORTS.end - PORTS.start)) as u16;
@@ -154,7 +154,7 @@ fn invented_join(example: &Segment, random: &mut SeededRandom) -> Option<Segment
     })
 }
 
-/// The first SYN of a client that there is not, from anywhere in networks that are nobody's.
+/// The first SYN of a client that does not exist, from any address in unused networks.
 fn invented_client(example: &Segment, random: &mut SeededRandom) -> Segment {
     let number = random.next_u64();
     let address = match example.source.ip() {

@@ -224,7 +224,7 @@ impl Join {
         self.said[direction.index()].as_ref().map(|said| said.next)
     }
 
-    /// When the tagged option of the end that was reset is repeated, and whose it is.
+    /// When the tagged option of the reset end is repeated, and in which direction.
     fn repetition(&self) -> Option<(Direction, Instant)> {
         let Stage::OneSided(voice) = self.stage else { return None };
         Some((voice, self.said[voice.index()].as_ref()?.repeated_at?))

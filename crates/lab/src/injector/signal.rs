@@ -14,10 +14,10 @@ use super::termination::bare;
 use super::{AttackName, Context, Piece};
 use crate::flows::OptionClass;
 
-/// The address announced by forged ADD_ADDRs: of documentation (RFC 5737, RFC 3849), where nobody answers.
+/// The address announced by forged ADD_ADDRs: a documentation address (RFC 5737, RFC 3849), where no host answers.
 const ANNOUNCED_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 66));
 const ANNOUNCED_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x66));
-/// Its address id: one that nobody has given.
+/// Its address id: one that no host uses.
 const ANNOUNCED_ID: u8 = 66;
 /// Address ids that forged REMOVE_ADDRs take away: that of the first address, and the first given by hosts that count.
 const REMOVED_IDS: [u8; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];

@@ -1,4 +1,4 @@
-//! Attacks with the signals of TCP that nobody can authenticate.
+//! Attacks with the signals of TCP, which cannot be authenticated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -86,7 +86,7 @@ impl Recording {
     }
 }
 
-/// A link whose rate is that of a recording; behind its end the last one stays.
+/// A link with the rate of a recording; after the end of the recording the last rate stays.
 pub(crate) struct Replay {
     recording: &'static Recording,
     link: Link,
