@@ -133,7 +133,7 @@ fn are_alike(pair: &Pair) -> bool {
     pair[0].conditions() == pair[1].conditions()
 }
 
-/// Who carries, and how it protects.
+/// The carrier of the pair, and its protection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum System {
     Kernel,

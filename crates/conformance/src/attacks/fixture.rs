@@ -216,7 +216,7 @@ impl<'a> Fixture<'a> {
         Ok(subflows.context("no subflows in the status")?.iter().any(is_joined))
     }
 
-    /// Connections whose end a side has reported.
+    /// Connections with an end that a side has reported.
     pub(crate) fn reports(&self, side: Side) -> usize {
         std::fs::read_to_string(self.status_file(side)).unwrap_or_default().lines().count()
     }

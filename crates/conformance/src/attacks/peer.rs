@@ -1,4 +1,4 @@
-//! Programs on the kernel's Multipath TCP, with or without TLS 1.3: what other systems are, and who a stock Linux host is.
+//! Programs on the kernel's Multipath TCP, with or without TLS 1.3: the other systems, and the stock Linux host.
 
 use std::path::Path;
 use std::process::Command;

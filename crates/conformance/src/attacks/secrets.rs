@@ -1,4 +1,4 @@
-//! Which secrets a sealed connection has, computed by somebody with the key log and a capture of its SYNs.
+//! The secrets of a sealed connection, computed from the key log and a capture of its SYNs.
 //!
 //! `SSLKEYLOGFILE` holds the secrets of TLS 1.3; the exporter (RFC 8446, section 7.5) over the hash of the negotiation gives the master
 //! secret, and docs/protocol.md the rest. Of tcpcrypt it holds less ([`tcpcrypt`]). Written anew from these documents: that the tokens come out as they are on the wire shows
@@ -37,9 +37,9 @@ pub(crate) struct Secret {
 /// All secrets of one connection that can be computed.
 pub(crate) struct Connection {
     pub(crate) secrets: Vec<Secret>,
-    /// Subflows whose joining the captures show.
+    /// Subflows with a captured join.
     pub(crate) joins: usize,
-    /// Exchanges of shares in the log, and those of them whose messages were captured.
+    /// Exchanges of shares in the log, and those of them with captured messages.
     pub(crate) exchanges: usize,
     pub(crate) captured: usize,
 }

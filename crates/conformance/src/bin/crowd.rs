@@ -75,7 +75,7 @@ async fn echo(at: SocketAddr) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         tokio::spawn(async move {
-            // Whoever breaks off has seen that itself.
+            // The side that breaks off has seen that itself.
             let _ = send_back(stream).await;
         });
     }

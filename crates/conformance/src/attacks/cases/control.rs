@@ -96,7 +96,7 @@ fn is_not_equal(context: &Context<'_>, name: AttackName) -> Result<Verdict> {
     }
 }
 
-/// A plain connection whose server has a second address that goes and comes back.
+/// A plain connection to a server with a second address that goes and comes back.
 fn reaches_the_wire(context: &Context<'_>, name: AttackName) -> Result<Verdict> {
     let size = context.settings.size.min(16 << 20);
     let fixture = Fixture::up(context, Listening::Closed)?;

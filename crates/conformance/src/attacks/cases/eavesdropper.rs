@@ -1,4 +1,4 @@
-//! Somebody who listens on both paths.
+//! An eavesdropper on both paths.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ fn attack(context: &Context<'_>, name: AttackName) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Closed)?;
     let mut server = fixture.listen(&[])?;
     for path in fixture.lab.paths() {
-        // A cut outlasts everybody's timeout.
+        // A cut outlasts every timeout.
         path.attack(Attack::new(name).after(before(size)).every(0).lasting(2 * TIMEOUT))?;
     }
     let mut client = fixture.connect(&Fixture::PATHS, &[])?;

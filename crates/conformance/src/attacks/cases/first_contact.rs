@@ -1,5 +1,5 @@
-//! The first contact with a server that nobody has met, and somebody in the middle of one path with a `plait` of his own: he is found
-//! out before a byte of the application was sent, and the error names the paths.
+//! The first contact with an unknown server, and an attacker in the middle of one path with a `plait` of its own. The attacker is
+//! detected before a byte of the application was sent, and the error names the paths.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -32,7 +32,7 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-/// A client with two paths to the address of a server, one of which may lead to somebody else.
+/// A client with two paths to the address of a server, one of which may lead to the attacker.
 struct Hosts {
     client: Namespace,
     server: Namespace,
@@ -53,7 +53,7 @@ impl Hosts {
                 end.up()?;
             }
         }
-        // Whoever the second path leads to has the address of the server, too.
+        // The host at the end of the second path has the address of the server, too.
         let [(_, first), (device, second)] = PATHS.map(|(device, at)| (device, Ipv4Addr::from(at)));
         if let Some(middle) = middle {
             let behind_second = if middle == 1 { &impostor } else { &server };
@@ -64,7 +64,7 @@ impl Hosts {
     }
 }
 
-/// The client meets whoever is there; the one in the middle answers with a key of his own.
+/// The client connects to the host there; the attacker in the middle answers with a key of its own.
 fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
     let Hosts { client, server, impostor } = Hosts::new(middle)?;
     let [(_, address), _] = PATHS.map(|(device, at)| (device, Ipv4Addr::from(at)));
@@ -90,7 +90,7 @@ fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
 
     std::fs::write(context.directory.join("secret"), SECRET)?;
     let mut command = Command::new("setsid");
-    // In a session of its own: nobody at a terminal can be asked.
+    // In a session of its own: no terminal can be asked.
     command.arg("--wait").arg("sh").arg("-c").arg("exec \"$@\" < secret").arg("sh");
     command.arg(&context.settings.plait).args([
         "connect",

@@ -160,7 +160,7 @@ impl Kind {
         format!("{}-{}-{to}-{when}{backup}", self.attack, self.path)
     }
 
-    /// The same where nobody but the client sends: what is about payloads is about those to the server.
+    /// The same for traffic of the client only: attacks on payloads act on those to the server.
     pub(crate) const fn with_a_silent_server(self) -> Self {
         match self.attack {
             A::SwallowAndAck | A::AckEarly | A::LieInSack | A::AckSlowly | A::FreezeAcks => self.to(ToServer),
@@ -237,7 +237,7 @@ fn fixture<'a>(context: &'a Context<'a>) -> Result<Fixture<'a>> {
     Fixture::up_with(context, Listening::Closed, &Conditions::megabits(MEGABITS, DELAY_MS))
 }
 
-/// A transfer over one path alone, which nobody attacks.
+/// A transfer over one path alone, without an attack.
 pub(crate) fn alone(context: &Context<'_>, path: &str, sizes: [u64; 2]) -> Result<Measured> {
     let fixture = fixture(context)?;
     let option = format!("{path}=trusted");

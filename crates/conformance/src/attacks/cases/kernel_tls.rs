@@ -1,4 +1,4 @@
-//! The same attacks on TLS 1.3 (OpenSSL) over the kernel's Multipath TCP: recorded as it happens, judged by nobody.
+//! The same attacks on TLS 1.3 (OpenSSL) over the kernel's Multipath TCP: recorded as they happen, without a verdict.
 
 use std::time::Duration;
 

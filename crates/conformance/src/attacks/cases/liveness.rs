@@ -46,7 +46,7 @@ const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Who speaks while the attack goes on.
+/// The side that sends while the attack goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Traffic {
     Idle,

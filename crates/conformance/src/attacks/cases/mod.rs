@@ -58,9 +58,9 @@ pub(crate) fn repeated(name: AttackName, size: u64) -> Attack {
 pub(crate) enum Outcome {
     /// Every byte at both ends.
     Equal,
-    /// An error that whoever missed bytes was told; its words.
+    /// An error reported to the side that missed bytes; its text.
     Error(String),
-    /// Somebody was given bytes that were never sent there, or an end of the stream before its end.
+    /// A side got bytes that were never sent there, or an end of the stream before its end.
     Deceived(String),
     /// No end.
     Hung(String),

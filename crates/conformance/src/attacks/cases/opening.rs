@@ -23,7 +23,7 @@ const LATER_AFTER_HANDSHAKE: Duration = Duration::from_secs(2);
 /// two minutes after which a connection takes all its paths for dead, and some seconds for the last join.
 const GIVES_UP: Duration = Duration::from_secs(90);
 const GIVES_UP_WHEN_OPEN: Duration = Duration::from_secs(130);
-/// How long a server may take, that has nobody to wait for any more, until it is ended; and where nothing is to come of it.
+/// Time that a server may run without a peer to wait for, until it is ended; also the time limit if no result is expected.
 const LINGERS: Duration = Duration::from_secs(20);
 const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 /// Words of the application, to be looked for in the captures.
@@ -64,7 +64,7 @@ impl Place {
 struct Opening {
     attack: AttackName,
     place: Place,
-    /// Whose incoming packets are injected; `None`: both sides'.
+    /// The side with the injected incoming packets; `None`: both sides.
     victim: Option<Side>,
     handshake: &'static str,
 }

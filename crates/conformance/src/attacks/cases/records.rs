@@ -1,6 +1,6 @@
 //! Control records, which sealed connections say inside their blocks: all that crossed a path while they were said, again later.
 //!
-//! The attacker of a path cannot tell them from data. So he keeps everything, and plays all of it.
+//! An attacker on a path cannot distinguish them from data. So it records everything, and replays all of it.
 
 use std::time::{Duration, Instant};
 
@@ -142,7 +142,7 @@ fn all_came_again(path: &Path) -> Result<[u64; 2]> {
     Ok(kept)
 }
 
-/// Nobody takes a subflow for a backup.
+/// No side treats a subflow as a backup.
 fn has_no_backup(status: &Value) -> Result<()> {
     let subflows = status["subflows"].as_array().context("no subflows in the status")?;
     let is_backup = |subflow: &&Value| subflow["backup"] != Value::Bool(false);

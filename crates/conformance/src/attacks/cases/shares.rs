@@ -1,5 +1,5 @@
-//! A share of the keys from every path: who has recorded one path reads nothing, whatever he is given besides; and where two
-//! paths are required, whoever holds one of them has the connection fail before a byte of the application was sent.
+//! A share of the keys from every path. An attacker that has recorded one path reads nothing, whatever else it has. If two paths are
+//! required, an attacker on one of them can only make the connection fail, before a byte of the application was sent.
 
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-/// The attacker has the server's key, and has broken the handshake and both halves of every exchange of shares: the key log is
-/// that. What he has not broken are random bytes, which he has to have seen.
+/// The attacker has the server's key, and has broken the handshake and both halves of every exchange of shares: the key log stands for
+/// that. It has not broken the random bytes, which it must have captured.
 fn recorded(context: &Context<'_>) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Capture)?;
     let log = fixture.file("key-log");

@@ -1,5 +1,5 @@
-//! Shares of the keys that crossed one path each, as somebody computes them who has the key log and a capture of that path
-//! (docs/protocol.md, section 7); and the blocks behind them, read.
+//! Shares of the keys that crossed one path each, computed from the key log and a capture of that path (docs/protocol.md,
+//! section 7); and the decrypted blocks behind them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::attacks::wiretap;
 
 /// What the log calls what both halves of an exchange agree on, beside the session id.
 pub(super) const SHARE: &str = "MPTCPSEC_SHARE";
-/// Who spoke first, and the answer.
+/// The first message, and the answer.
 const KINDS: [u8; 2] = [1, 2];
 /// Kind, generation and number of an exchange, in front of the fresh bytes of a message.
 const NAME: usize = 6;
@@ -28,7 +28,7 @@ const HEADER: usize = NAME + 16;
 pub(super) const MIX: &str = "mix";
 const NEXT: &str = " of the next generation";
 
-/// A message of an exchange: who sent it to whom, and its bytes.
+/// A message of an exchange: its sender, its receiver, and its bytes.
 pub(super) type Message = (Ends, Bytes);
 
 /// The message that this segment brings, if it brings one: in one segment on the paths of a lab.
@@ -46,8 +46,8 @@ pub(super) fn message_in(segment: &Segment) -> Option<Message> {
     Some(((segment.source, segment.destination), Bytes::copy_from_slice(message)))
 }
 
-/// What the exchanges of a connection have come to, of those whose messages were captured: `agreed` is what the log has of
-/// each, and `client` says whether an address is the opener's.
+/// The results of the exchanges of a connection with captured messages. `agreed` is the log's entry of each exchange, and
+/// `client` returns whether an address is the opener's.
 pub(super) fn mixes(
     master: &[u8],
     agreed: &[Vec<u8>],

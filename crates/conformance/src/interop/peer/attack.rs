@@ -14,7 +14,7 @@ use super::pattern::Pattern;
 use super::raw::{ACK, FIN, PSH_ACK, Raw, SYN, Segment};
 use super::report::{CrowdReport, print};
 
-/// SYNs that nobody follows up.
+/// SYNs without a third segment.
 #[derive(Args)]
 pub(crate) struct Flood {
     /// Address and port.
@@ -30,7 +30,7 @@ pub(crate) struct Flood {
     rate: Option<u32>,
 }
 
-/// Networks that nobody has here: of providers (RFC 6598), and for examples (RFC 3849).
+/// Networks that no host here uses: of providers (RFC 6598), and for examples (RFC 3849).
 const NOBODY_V4: [u8; 2] = [100, 64];
 const NOBODY_V6: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 /// How often a flood of a given rate is sent on.
@@ -77,7 +77,7 @@ pub(crate) fn flood(options: &Flood) -> Result<()> {
     })
 }
 
-/// An address that is nobody's, of the family of `to`.
+/// An unused address of the family of `to`.
 fn invented(to: SocketAddr, random: &mut Pattern) -> IpAddr {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);

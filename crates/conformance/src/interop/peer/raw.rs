@@ -28,7 +28,7 @@ pub(super) struct Segment {
 /// A raw socket for TCP: the kernel makes the IP header only, unless it is told to leave that to us.
 pub(super) struct Raw {
     socket: Socket,
-    /// Where segments come from: the address of the socket, or anybody's where the headers are ours.
+    /// The source of segments: the address of the socket, or any address if the headers are ours.
     pub(super) from: IpAddr,
     to: SocketAddr,
     makes_headers: bool,

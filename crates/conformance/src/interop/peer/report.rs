@@ -69,7 +69,7 @@ pub(crate) struct CrowdReport {
     pub(crate) error: Option<String>,
     /// In seconds.
     pub(crate) seconds: f64,
-    /// The time that each connection took to open, in ascending order, in seconds; empty where nobody measures it.
+    /// The time that each connection took to open, in ascending order, in seconds; empty if not measured.
     #[serde(default)]
     pub(crate) openings: Vec<f64>,
 }

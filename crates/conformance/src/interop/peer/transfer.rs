@@ -93,7 +93,7 @@ pub(crate) fn listen(options: &Listen) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..options.count {
             let (connection, _) = listener.accept().context("accept")?;
-            // A report that nobody reads any more is the end of the scenario, not of the other connections.
+            // A report without a reader is the end of the scenario, not of the other connections.
             scope.spawn(|| run(connection, &options.transfer));
         }
         Ok(())

@@ -124,7 +124,7 @@ impl Connected {
         let mut server = Program::start(&bed.server, &directory, "server", listen, End::Pipe, End::Pipe)?;
         server.wait_for_line("listening on port", START)?;
         let address = bed.server_address(context.family, 1).to_string();
-        // The first contact is nobody's to be seen here.
+        // The first contact is not the subject here.
         let connect = command("client", &["connect", &address, &port, "--accept-new=one-path"]);
         let client = Program::start(&bed.client, &directory, "client", connect, End::Pipe, End::Pipe)?;
         Ok(Some(Self { client, server, directory }))
@@ -180,7 +180,7 @@ fn expect(
     let (used, _) = connected.finish(running)?;
     ensure!(used == expected, "it went over {used}, not {expected}");
     let struck: Vec<_> = tables.iter().map(Table::packets).collect::<Result<_, _>>()?;
-    // Where TCP comes through nobody tries UDP.
+    // If TCP comes through, UDP is not tried.
     let is_tried = expected != TCP_ALONE;
     ensure!(
         !is_tried || struck.iter().any(|&packets| packets > 0),
@@ -297,7 +297,7 @@ fn rebinding(context: &Context<'_>) -> Result<Verdict> {
     let mut rebindings = 0;
     running.wait_for(1 << 20, TIMEOUT)?;
     loop {
-        // Nobody changes both at the same moment.
+        // The NATs do not both change at the same moment.
         for nat in &mut nats {
             if running.wait_for(2 * size, every / 2).is_ok() {
                 let (used, status) = connected.finish(running)?;

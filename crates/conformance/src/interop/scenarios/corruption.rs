@@ -103,7 +103,7 @@ fn only_one_to_subject(context: &Context<'_>) -> Result<Verdict> {
     Ok(Verdict::Passed(text))
 }
 
-/// Who received the change said so with MP_FAIL.
+/// The receiver of the change has sent MP_FAIL.
 fn expect_fail(outcome: &Outcome, direction: Direction) -> Result<()> {
     match direction {
         Direction::ToSubject => outcome.expect("MPFailRx", 1),

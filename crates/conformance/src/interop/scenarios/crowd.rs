@@ -50,7 +50,7 @@ const TIME_WAIT: f64 = 400.0;
 const SESSIONS: u64 = 4096;
 const SESSION: f64 = 1024.0;
 
-/// A subject that serves whoever comes until it is dropped. `plait` sends back what it gets, the kernel's program nothing.
+/// A subject that serves every client until it is dropped. `plait` sends the received data back, the kernel's program sends nothing.
 pub(crate) struct Standing {
     pub(crate) program: Program,
     pub(crate) address: SocketAddr,

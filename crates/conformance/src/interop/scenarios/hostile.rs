@@ -50,7 +50,7 @@ const MOST_DELAY: f64 = 0.2;
 fn flooded(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Routed)?;
     let mut subject = Standing::start(context, &bed)?;
-    // Who is answered does not exist, and nobody says so.
+    // The source of these SYNs does not exist, and no router reports that.
     let _nobody = Table::install(
         &bed.server,
         "chain f { type filter hook forward priority 0\nip daddr 100.64.0.0/10 drop\nip6 daddr 2001:db8::/32 drop\n}\n\

@@ -65,7 +65,7 @@ fn narrow(context: &Context<'_>, icmp: Icmp) -> Result<Verdict> {
     let figures = format!(
         "{verb} to the client {client} times and to the server {server} times that a packet is too big"
     );
-    // Who is never told has not sent anything that is too big: then nothing was found out.
+    // A host without a report has sent no packet that is too big: then the path MTU was not found.
     ensure!(client > 0 && server > 0, "{figures}");
     Ok(Verdict::Passed(format!("{figures}; {}", outcome.evidence())))
 }

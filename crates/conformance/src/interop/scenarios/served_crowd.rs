@@ -37,7 +37,7 @@ const SERVICE: &str = "127.0.0.1:7000";
 /// Programs that the clients are: each has a socket for each of its subflows, and a limit of its own.
 const CLIENTS: usize = 2;
 const START: Duration = Duration::from_secs(60);
-/// How long a step of all connections may take; of use only to whoever would wait for ever.
+/// Time limit of a step for all connections; it only prevents an endless wait.
 const TIMEOUT: Duration = Duration::from_secs(1200);
 /// How long descriptors may take to be closed after the last byte.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -107,7 +107,7 @@ fn few_files(context: &Context<'_>) -> Result<Verdict> {
     let bed = Testbed::new(Shape::Routed)?;
     let mut world = World::start(context, &bed, plait, FEW_CLIENTS, FEW_FILES)?;
     let mut lines = Vec::new();
-    // As many as fit are served, the others reset: there are files left for whoever asks.
+    // As many as fit are served, the others reset: some files are left for status queries.
     let full = world.step("open")?;
     ensure!(
         (full.open, full.failed) == (FIT, FEW_CLIENTS - FIT),
@@ -253,14 +253,14 @@ impl World {
         Ok(())
     }
 
-    /// Whether `serve` tells who asks what it does.
+    /// Whether `serve` answers status queries.
     fn answers(&self, plait: &Path, bed: &Testbed) -> Result<bool> {
         let mut command = Command::new(plait);
         command.args(["status", &self.serve.pid().to_string(), "--json"]);
         Ok(bed.server.enter(|| command.output())??.status.success())
     }
 
-    /// Shows that `serve` does next to nothing while nobody talks.
+    /// Shows that `serve` does next to nothing while no data is sent.
     fn idles(&self) -> Result<String> {
         const WATCHED: Duration = Duration::from_secs(3);
         let before = ticks(self.serve.pid())?;

@@ -1,4 +1,4 @@
-//! One transfer between the two hosts: who runs what, what the kernel sees of it, and what came of it.
+//! One transfer between the two hosts: the programs, what the kernel sees of it, and the result.
 //!
 //! * [`plan`]: what is to happen; [`sides`]: the programs at both ends.
 //! * [`watch`]: the kernel's events and sockets while it runs; [`outcome`]: what came of it.

@@ -80,7 +80,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A transfer over both paths: whoever is the client joins from its second address.
+    /// A transfer over both paths: the client joins from its second address.
     pub(crate) fn two_paths(context: &Context<'_>, bed: &Testbed) -> Self {
         let mut plan = Self { subject_paths: vec![(1, Use::Regular), (2, Use::Regular)], ..Self::default() };
         if context.role == Role::Server {

@@ -1,4 +1,4 @@
-//! The second path is the untrusted one. Its router is the eavesdropper's: what it captures is all that he has.
+//! The second path is the untrusted one. The eavesdropper has its router, and only the capture there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -179,7 +179,7 @@ fn overhear(
 /// line of dashes, the scrambled stream repeats a byte as well, and that may be the byte of some other such line.
 const FEWEST_VALUES: usize = 4;
 
-/// Places of the text whose eight bytes stand in the capture.
+/// Places of the text with eight bytes that are in the capture.
 fn runs_of<'a>(text: &'a [u8], capture: &[u8]) -> Vec<&'a [u8]> {
     let there: BTreeSet<&[u8]> = capture.windows(8).collect();
     let says_something = |run: &&[u8]| run.iter().collect::<BTreeSet<_>>().len() >= FEWEST_VALUES;
