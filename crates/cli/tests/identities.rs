@@ -98,14 +98,14 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
         said(&stranger).contains("is not known") && said(&stranger).contains("--accept-new"),
         "{stranger:?}"
     );
-    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+    assert_eq!(world.key("client", &["list"]), "", "no key was trusted");
 
     // What one path alone shows may be somebody in the middle of it.
     let (alone, listening) = connect("7114", "server", &["--accept-new"]);
     drop(listening);
     assert_ended(&alone, 5, &["--accept-new over one path"]);
     assert!(said(&alone).contains("--accept-new=one-path"), "{}", said(&alone));
-    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+    assert_eq!(world.key("client", &["list"]), "", "no key was trusted");
 
     let (accepted, listening) = connect("7112", "server", &["--accept-new=one-path"]);
     assert_ended(&accepted, 0, &["--accept-new=one-path"]);

@@ -181,7 +181,10 @@ fn an_ordinary_user_runs_a_program_whose_connections_go_over_udp() {
     assert_eq!(output.status.code(), Some(7), "the program's own: {said}");
     let printed = String::from_utf8_lossy(&output.stdout);
     let uid = Command::new("id").args(["-u", bob.name]).output().expect("coreutils").stdout;
-    assert!(printed.starts_with(&*String::from_utf8_lossy(&uid)), "it is who started it: {printed}");
+    assert!(
+        printed.starts_with(&*String::from_utf8_lossy(&uid)),
+        "it runs as the user that started it: {printed}"
+    );
     assert!(printed.contains("CapEff:\t0000000000000000\n"), "it has no privilege: {printed}");
     assert!(printed.contains(&sum), "every byte: {printed} {said}");
     let over_udp = said.lines().filter(|line| line.contains("wan1") && line.contains("udp"));

@@ -342,7 +342,7 @@ fn somebody_in_the_middle_of_one_path_is_found_out_at_the_first_contact() {
         assert!(said.contains(&format!("{}  on path {path}", fingerprint(url))), "{path}: {said}");
     }
     assert!(!world.file("started").exists(), "nothing has run");
-    assert_eq!(world.key("client", &["list"]), "", "nobody was trusted");
+    assert_eq!(world.key("client", &["list"]), "", "no key was trusted");
 }
 
 #[test]

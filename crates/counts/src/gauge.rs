@@ -29,7 +29,7 @@ impl Gauge {
     /// Closes the case: tells its name, and how often what was counted has been done.
     pub(crate) fn close(self, name: &str) {
         println!("{name} {}", self.calls);
-        std::io::stdout().flush().expect("whoever has started us reads it");
+        std::io::stdout().flush().expect("the parent process reads it");
         end_of_case();
     }
 }

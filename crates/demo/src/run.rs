@@ -194,7 +194,8 @@ impl Stage {
     /// Waits until the program of a fetch has ended, and says what happened.
     pub(crate) fn judge(&mut self, fetch: Fetch<'_>) -> anyhow::Result<Run> {
         let Fetch { page, attack, file, began, cut_before, program } = fetch;
-        let ended = program.join().map_err(|_| anyhow!("whoever watched the program has panicked"))??;
+        let ended =
+            program.join().map_err(|_| anyhow!("the thread that watched the program has panicked"))??;
         let Ended { code, said, progress, seconds, at } = ended;
         self.rests = at;
         let target = self.lab.path("b")?;

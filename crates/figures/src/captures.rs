@@ -156,7 +156,7 @@ pub(crate) fn of_digits(runs: &Runs<'_>) -> anyhow::Result<Finding> {
         Claim::judged(
             "The attacker cannot understand the content (Figure 14).",
             format!(
-                "{} % of what path b carried recovered from it alone, by who knows {CRIB} bytes of the text",
+                "{} % of what path b carried recovered from it alone, by an attacker that knows {CRIB} bytes of the text",
                 digits(recovered.median)
             ),
             "less than a tenth is recovered",

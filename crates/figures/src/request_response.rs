@@ -79,7 +79,7 @@ pub(crate) fn measure(runs: &Runs<'_>) -> anyhow::Result<Finding> {
         commands,
         departures: vec![
             "The sizes are ours.".to_owned(),
-            "plait is reached through a pipe, whose reading and writing by another process counts in its delay; the kernel is reached by a socket.".to_owned(),
+            "plait is reached through a pipe, and the delay includes reading and writing it in another process; the kernel is reached by a socket.".to_owned(),
         ],
         rows,
         claims,

@@ -54,7 +54,7 @@ pub(crate) fn measure(runs: &Runs<'_>) -> anyhow::Result<Finding> {
         ),
         commands: limited.commands.clone(),
         departures: vec![
-            format!("The WLAN is a wire of {WLAN} Mbit/s: no losses, nobody else on the air."),
+            format!("The WLAN is a wire of {WLAN} Mbit/s: no losses, no other sender on the air."),
             "The bytes come from memory and not from a file.".to_owned(),
             "plait, plain is ours to add: what scrambling costs is the difference to it.".to_owned(),
         ],

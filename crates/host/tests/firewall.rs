@@ -186,7 +186,7 @@ impl Log {
     }
 
     fn lines_with(&self, words: &str) -> Vec<String> {
-        let log = self.0.lock().expect("nobody panicked");
+        let log = self.0.lock().expect("no thread panicked");
         let log = String::from_utf8_lossy(&log);
         log.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
     }
@@ -194,7 +194,7 @@ impl Log {
 
 impl Write for Log {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        Write::write(&mut *self.0.lock().expect("nobody panicked"), data)
+        Write::write(&mut *self.0.lock().expect("no thread panicked"), data)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -118,7 +118,7 @@ fn a_listener_has_the_port_until_it_is_dropped() {
     drop(listener);
     let server = SocketAddr::new("10.91.1.1".parse().expect("an address"), 7001);
     let kernels = wait_for(|| net.a.enter(|| TcpListener::bind(server)).expect("entered").ok());
-    let kernels = kernels.expect("nobody holds the port");
+    let kernels = kernels.expect("no program holds the port");
     std::thread::spawn(move || kernels.incoming().flatten().for_each(echo));
     let kernels = wait_for(|| net.b.enter(|| round_trip(server)).expect("entered"));
     assert!(kernels.is_some(), "the kernel has it back");
@@ -179,7 +179,7 @@ fn what_a_killed_host_left_is_removed_by_the_next() {
         .ip(&format!("-6 rule add from fd70:6c61:6974:5::a lookup {table} preference 7440"))
         .expect("a rule");
     net.a.run("nft", "add table inet plait-5").expect("a table");
-    net.a.run("nft", "add table inet plaiting").expect("somebody else's");
+    net.a.run("nft", "add table inet plaiting").expect("a table of another program");
     drop(net.host(&["a1"]));
     net.a.run("nft", "delete table inet plaiting").expect("it was left alone");
     assert_eq!(net.traces(), before);
@@ -238,7 +238,7 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
     block_on(async {
         let mut incoming = far.listen_with(listener, 7003).await.expect("a free port");
         let echoing = tokio::spawn(async move {
-            let (stream, _) = incoming.accept().await.expect("somebody comes");
+            let (stream, _) = incoming.accept().await.expect("a client connects");
             let (mut read, mut write) = stream.into_split();
             while let Some(chunk) = read.read_chunk().await.expect("in order") {
                 write.write_chunk(chunk).await.expect("taken");

@@ -85,7 +85,7 @@ async fn a_port_that_nobody_has_is_told_by_icmp_and_not_by_silence() {
         let port = UdpSocket::bind((address, 0)).expect("a port").local_addr().expect("bound").port();
         let remote = SocketAddr::new(address.parse().expect("an address"), port);
         let asked = std::time::Instant::now();
-        let error = within(client.connect(&[remote])).await.expect_err("nobody is there");
+        let error = within(client.connect(&[remote])).await.expect_err("no host is there");
         assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{address}: {error}");
         // A SYN is sent again after a second: this one was not.
         assert!(asked.elapsed() < Duration::from_secs(1), "{address}: {:?}", asked.elapsed());

@@ -38,7 +38,7 @@ fn a_crossing_syn_makes_a_connection_with_nobody_of_whoever_opens() {
     path.attack(Attack::new(AttackName::SynCrossing)).expect("it runs");
     let (listener, at) = listen(lab.server(), path.server().v4, Transport::Mptcp);
     let mut client = connect(lab.client(), at, Transport::Mptcp).expect("it takes the attacker for its peer");
-    client.write_all(b"plain words").expect("they go to nobody");
+    client.write_all(b"plain words").expect("they reach no host");
     listener.set_nonblocking(true).expect("a flag");
     until("the words in clear", || path.summary().expect("it runs").to_server.payload >= 11);
     until("SYN, ACK, and what is swallowed", || strikes(&lab, AttackName::SynCrossing) >= 3);

@@ -488,7 +488,7 @@ mod tests {
             program.send_to(&query, at).await.expect("sent");
             let mut buffer = [0; 64];
             let len = program.recv(&mut buffer).await.expect("an answer");
-            assert_eq!(buffer[..2], id, "everybody gets the identifier that it asked with");
+            assert_eq!(buffer[..2], id, "each client gets the identifier that it asked with");
             assert!(buffer[..len].ends_with(&[0, 4, 192, 0, 2, 1]), "{:?}", &buffer[..len]);
         }
         assert_eq!(dialed.load(Ordering::Relaxed), 1);

@@ -151,7 +151,11 @@ mod tests {
         assert_eq!(cache.find(&query(0xabcd), start + Duration::from_secs(45)), Some(later));
         assert_eq!(cache.find(&query(1), start + Duration::from_secs(60)), None);
         let other = query(1).iter().map(u8::to_ascii_uppercase).collect::<Vec<_>>();
-        assert_eq!(cache.find(&other, start), None, "who spells it otherwise wants to see that again");
+        assert_eq!(
+            cache.find(&other, start),
+            None,
+            "a client with another spelling gets its own spelling back"
+        );
     }
 
     #[test]

@@ -282,7 +282,7 @@ mod tests {
         client.write_all(b"hello").await?;
         client.shutdown().await?;
         let Answer { instance, first: mut got } = answer(&mut client).await?;
-        assert_eq!(instance, Some(Instance([3; 16])), "whoever is served learns by whom");
+        assert_eq!(instance, Some(Instance([3; 16])), "a served client learns the instance");
         client.read_to_end(&mut got).await?;
         Ok(got)
     }

@@ -125,7 +125,7 @@ impl Pair {
             .accepted(self.server)
             .nth(before)
             .and_then(|application| application.outcome().cloned());
-        let server = server.unwrap_or_else(|| panic!("nobody was let in; the client says {client:?}"));
+        let server = server.unwrap_or_else(|| panic!("no client was accepted; the client says {client:?}"));
         if (client.result, server.result) == (Ok(()), Ok(())) {
             assert_eq!(server.heard, client.said, "all that the client said");
             assert_eq!(client.heard, server.said, "all that the server said");

@@ -25,7 +25,7 @@ fn connections_that_share_a_link_get_a_fair_part_of_it() {
     let heard: Vec<_> = pair.world.accepted(pair.server).map(plait_sim::Application::heard).collect();
     println!("after 2 s: {heard:?}");
     assert_eq!(heard.len(), 10);
-    assert!(heard.iter().all(|bytes| *bytes > (1 << 20)), "nobody starves: {heard:?}");
+    assert!(heard.iter().all(|bytes| *bytes > (1 << 20)), "no reader starves: {heard:?}");
     assert!(pair.world.run_talk(MINUTES));
     assert!(
         ids.iter().all(|id| pair.world.application(pair.client, *id).outcome().expect("over").result.is_ok())
@@ -64,7 +64,7 @@ fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
     fixture.pair.world.run_for(SECOND);
     let (server, listener) = (fixture.pair.server, fixture.listener);
     fixture.pair.world.with_endpoint(server, |now, endpoint| {
-        let (accepted, from) = endpoint.accept(listener).expect("somebody waits");
+        let (accepted, from) = endpoint.accept(listener).expect("a client waits");
         assert_eq!(from.ip().to_string(), "10.0.0.1");
         assert_eq!(endpoint.accept(listener), None);
         let events: Vec<_> = core::iter::from_fn(|| endpoint.poll_event()).collect();
@@ -292,7 +292,7 @@ impl Fixture {
     /// Accepts the connection that has waited longest.
     fn accepted(&mut self) -> ConnectionId {
         let listener = self.listener;
-        self.server(|_, endpoint| endpoint.accept(listener)).expect("somebody waits").0
+        self.server(|_, endpoint| endpoint.accept(listener)).expect("a client waits").0
     }
 
     fn client<T>(&mut self, act: impl FnOnce(Instant, &mut Endpoint) -> T) -> T {

@@ -98,7 +98,7 @@ fn no_byte_of_the_application_and_no_key_is_logged() {
         assert_says_none_of(&text, &payloads);
         assert_says_none_of(&text, &keys_in_clear(&recorder));
     }
-    let secrets = secrets.0.lock().expect("nobody panics with it").clone();
+    let secrets = secrets.0.lock().expect("no thread panics with it").clone();
     assert!(secrets.len() >= 4, "private keys and shared secrets of both ends");
     let text = logged(LevelFilter::TRACE, || talk(&sealed(&Secrets::default()), &Recorder::default()));
     // The same seeds: the same secrets.
@@ -123,7 +123,7 @@ struct Secrets(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl KeyLog for Secrets {
     fn log(&self, _: &str, _: &[u8], secret: &[u8]) {
-        self.0.lock().expect("nobody panics with it").push(secret.to_vec());
+        self.0.lock().expect("no thread panics with it").push(secret.to_vec());
     }
 }
 
@@ -209,7 +209,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics while writing").extend_from_slice(bytes);
+        self.0.lock().expect("no thread panics while writing").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -229,6 +229,6 @@ fn logged(level: LevelFilter, act: impl FnOnce()) -> String {
         .with_writer(move || writer.clone())
         .finish();
     tracing::subscriber::with_default(subscriber, act);
-    let bytes = lines.0.lock().expect("nobody panics while writing").clone();
+    let bytes = lines.0.lock().expect("no thread panics while writing").clone();
     String::from_utf8(bytes).expect("text")
 }

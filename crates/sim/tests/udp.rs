@@ -101,7 +101,7 @@ impl UdpPath {
 
 impl Element for UdpPath {
     fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet) {
-        let segment = frame.segment().expect("nobody is in front of it but the host");
+        let segment = frame.segment().expect("only the host is in front of it");
         for wire in segment.split() {
             let (source, destination) = (wire.source.ip(), wire.destination.ip());
             if direction == Direction::Forward && wire.flags.contains(Flags::SYN) {

@@ -49,7 +49,7 @@ pub(crate) fn show() {
     for (name, process) in [("serve", world.serve_id()), ("run", run.pid())] {
         let footprint = Footprint::of(process);
         println!("      {name:<6} {footprint}");
-        assert!(footprint.peak < MOST, "{name} must not keep what nobody reads");
+        assert!(footprint.peak < MOST, "{name} must not keep unread data");
     }
     std::fs::write(world.file("leave"), "").expect("written");
     assert!(run.wait(crate::support::TIMEOUT).expect("an end").success());

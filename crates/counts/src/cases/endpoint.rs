@@ -117,7 +117,7 @@ impl Hosts {
             host.set_path(now, path(address));
             host
         });
-        let listener = server.listen(PORT, config()).expect("nobody else does");
+        let listener = server.listen(PORT, config()).expect("no other program does");
         Self { client, server, listener, now }
     }
 

@@ -4,10 +4,10 @@
 /// Of an attack by its name, or of peace.
 pub(super) fn of(attack: Option<&str>) -> &'static str {
     match attack {
-        None => "Nobody interferes: the page crosses both paths, and what counts is how fast it does.",
+        None => "No attack: the page crosses both paths, and what counts is how fast it does.",
         Some("flip") => {
-            "One byte of one packet is changed on path b and every checksum is mended, so that TCP sees nothing wrong. Whoever cannot check the bytes \
-             hands the wrong one to the program; whoever checks only the whole stream must break off."
+            "One byte of one packet is changed on path b and every checksum is mended, so that TCP sees nothing wrong. A system that cannot check the bytes \
+             hands the wrong one to the program; a system that checks only the whole stream must break off."
         }
         Some("insert") => {
             "Forged bytes arrive just before the true ones, with their sequence numbers. TCP takes what comes first and drops what comes second."
@@ -22,7 +22,7 @@ pub(super) fn of(attack: Option<&str>) -> &'static str {
             "A forged MP_FASTCLOSE asks for the end of the whole connection, all paths; the attacker has its key if that went over path b in clear."
         }
         Some("cut") => {
-            "Path b goes dead without a word: everything on it is lost from one moment to the next, and nobody says so."
+            "Path b goes dead without a word: everything on it is lost from one moment to the next, and no error is reported."
         }
         Some(_) => "An attack on path b.",
     }

@@ -42,7 +42,7 @@ fn an_answer_to_a_stranger_is_never_longer_than_the_question() {
     let (us, stranger) = ("198.19.255.128:5000", "192.0.2.9:40000");
     let mut credits = Credits::default();
     let answer = segment(us, stranger, SYN_ACK, 20);
-    assert!(!credits.allows(&answer), "nobody has asked");
+    assert!(!credits.allows(&answer), "no host has asked");
     credits.note(&segment(stranger, us, Flags::SYN, 16));
     assert!(!credits.allows(&answer), "it is longer");
     credits.note(&segment(stranger, us, Flags::SYN, 16));

@@ -51,7 +51,7 @@ struct Place {
 fn alone(load: Load) -> Conversation {
     let mut pair = Pair::new(1, 1, Families::V4);
     pair.chain(0, vec![Box::new(Cutter { size: 1448 }), Box::new(Link::new(link(), 1))]);
-    converse(&mut pair, load).expect("nobody is in the way")
+    converse(&mut pair, load).expect("no attacker is on the path")
 }
 
 fn attacked(attack: Attack, place: Place, load: Load, alone: Duration) -> Option<Conversation> {

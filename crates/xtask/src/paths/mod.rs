@@ -184,12 +184,12 @@ fn measure_all(options: &Options, pairs: &[PathPair]) -> BTreeMap<Run, Figure> {
                         Which::Both => measure::measure(&run.settings, &pair.paths),
                         Which::Only(path) => measure::measure(&run.settings, &pair.paths[path..=path]),
                     };
-                    figures.lock().expect("nobody panics with it").insert(run, figure);
+                    figures.lock().expect("no thread panics with it").insert(run, figure);
                 }
             });
         }
     });
-    figures.into_inner().expect("nobody panics with it")
+    figures.into_inner().expect("no thread panics with it")
 }
 
 fn alone(settings: Settings, pair: usize, path: usize) -> Run {

@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Case> {
     vec![
         Case::new(
             "first-contact/honest",
-            "the same without anybody in the middle: the key is believed, over two paths",
+            "the same without an attacker: the key is believed, over two paths",
             |context| meet(context, None),
         ),
         Case::new("first-contact/middle-of-the-first-path", about, |context| meet(context, Some(0))).quick(),
@@ -120,13 +120,13 @@ fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
             "{keys} on {device} is not named: {said}"
         );
     }
-    ensure!(known.is_empty(), "somebody was believed: {known}");
+    ensure!(known.is_empty(), "a key was believed: {known}");
     for (who, program) in [("the server", Some(&honest)), ("the man in the middle", other.as_ref())] {
         let given = program.map(|program| std::fs::read(program.output())).transpose()?.unwrap_or_default();
         ensure!(given.is_empty(), "{who} was given {} bytes", given.len());
     }
     Ok(Verdict::Passed(format!(
-        "exit {}, both keys named with their paths, no byte sent, nobody believed",
+        "exit {}, both keys named with their paths, no byte sent, no key believed",
         code.unwrap_or_default()
     )))
 }

@@ -20,7 +20,7 @@ pub(crate) fn all() -> Vec<Case> {
     let names = [Expected::Survives, Expected::NothingToCapture, Expected::SurvivesEarlier]
         .into_iter()
         .flat_map(expected_to);
-    let mut cases = vec![Case::new("kernel-tls/baseline", "it works where nobody attacks", baseline)];
+    let mut cases = vec![Case::new("kernel-tls/baseline", "it works without an attack", baseline)];
     cases.extend(names.map(|name| {
         let run = move |context: &Context<'_>| attack(context, name);
         Case::new(format!("kernel-tls/{name}"), about, run)

@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(Case::new(format!("{group}/{name}"), about, run).quick_if(is_quick));
         }
     }
-    let about = "an option captured on an earlier connection, whose last act it was, on another one";
+    let about = "the last option of an earlier connection, replayed on another one";
     for name in expected_to(Expected::SurvivesEarlier) {
         let earlier = if name == AttackName::ReplayFastclose { Earlier::Aborted } else { Earlier::Ended };
         let run = move |context: &Context<'_>| attack(context, name, "b", Some(earlier));

@@ -29,7 +29,7 @@ pub(crate) enum Action {
     Churn(crowd::Churn),
     /// Open many connections and keep them idle until standard input ends.
     Hold(crowd::Hold),
-    /// Send SYNs that nobody follows up.
+    /// Send SYNs without a third segment.
     Flood(attack::Flood),
     /// Send segments a correct peer never sends.
     Garbage(attack::Garbage),

@@ -65,7 +65,7 @@ fn only_one_to_peer(context: &Context<'_>) -> Result<Verdict> {
     let (differing, troubles) = (outcome.peer().differing.unwrap_or(0), outcome.troubles());
     ensure!(
         !troubles.is_empty() || differing <= 1,
-        "{differing} bytes differ and nobody complained; {}",
+        "{differing} bytes differ and no side reported it; {}",
         outcome.evidence()
     );
     let text = if troubles.is_empty() { format!("{differing} byte differs; ") } else { troubles };

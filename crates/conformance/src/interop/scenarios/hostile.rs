@@ -15,7 +15,7 @@ use plait_lab::{End, Program};
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "syn-flood",
-        about: "SYNs that nobody follows up: bounded memory, and honest connections still come up",
+        about: "SYNs without a third segment: bounded memory, and honest connections still come up",
         roles: SERVER,
         run: |context| {
             let count = if context.is_quick() { "5000" } else { "50000" };

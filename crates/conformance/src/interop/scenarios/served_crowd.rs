@@ -114,7 +114,7 @@ fn few_files(context: &Context<'_>) -> Result<Verdict> {
         "{full:?}; serve: {}",
         world.serve.last_words()
     );
-    ensure!(world.step("talk")?.failed == 0, "who is served goes on");
+    ensure!(world.step("talk")?.failed == 0, "served clients go on");
     ensure!(world.answers(plait, &bed)?, "plait status has no answer");
     lines.push(format!("{FEW_FILES} files: {} of {FEW_CLIENTS} served, {}", full.open, world.idles()?));
     for text in [&format!("limit of open files, {FEW_FILES},"), "too many connections"] {
@@ -131,10 +131,10 @@ fn few_files(context: &Context<'_>) -> Result<Verdict> {
     world.allow(fewer)?;
     let full = world.step("open")?;
     ensure!((25..=60).contains(&full.open) && full.open + full.failed == FEW_CLIENTS, "{full:?}");
-    ensure!(world.step("talk")?.failed == 0, "who is served goes on");
+    ensure!(world.step("talk")?.failed == 0, "served clients go on");
     ensure!(
         !world.answers(plait, &bed)?,
-        "there is no descriptor for who asks: the case is not the one meant"
+        "no descriptor is left for a status query: the case is not the one meant"
     );
     lines.push(format!("{fewer} files: {} of {FEW_CLIENTS} served, {}", full.open, world.idles()?));
     let said = "Too many open files";
