@@ -18,7 +18,7 @@ use plait_lab::{End, Program};
 use plait_netns::Namespace;
 use support::{PLAIT, SERVER, TIMEOUT, World, assert_ended, until};
 
-/// Shells write this redirection behind a command whose log is to be lost.
+/// A shell redirection after a command that loses its log.
 const BROKEN: [(&str, &str); 2] = [("a full disk", "2>/dev/full"), ("a closed pipe", "2> >(exec true)")];
 /// What the service of each world says before it closes.
 const GREETING: &str = "HTTP/1.0 200 OK\r\n\r\nhello";
@@ -169,7 +169,7 @@ impl Hosts {
         self.world.file(name)
     }
 
-    /// `plait serve` for everybody, as the others here need it.
+    /// `plait serve` for every client, as the other commands here need it.
     fn with_server(label: &str) -> Self {
         let mut hosts = Self::new(label);
         hosts.world.serve(&["--anyone"]);

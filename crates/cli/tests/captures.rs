@@ -13,7 +13,7 @@ use plait_lab::{End, Program};
 use plait_netns::{Cidr, Link, Namespace};
 use support::{PLAIT, SERVER, TIMEOUT, World, until};
 
-/// Who has sent to whom: device, source, its port, destination, its port.
+/// The two ends of a packet: device, source, its port, destination, its port.
 type Sent = BTreeSet<[String; 5]>;
 
 /// What is in a capture, as tshark reads it: segments of TCP, or datagrams of UDP. `device` names a file's only one, which has no name there.

@@ -133,7 +133,7 @@ fn options_that_are_stripped_are_named_with_the_message() {
         (&way["verdict"], options(&way)),
         (&"broken".into(), vec!["MPTCP (data) stripped later".into()])
     );
-    // What TCP itself says is missed by nobody, and known all the same.
+    // Options of TCP itself are not required by any host, and their loss is detected all the same.
     let rules = forwarded("tcp flags & (syn | ack) == syn reset tcp option timestamp");
     let (_, way) = net.check(&rules, "tcp", &[]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! `plait demo`: that it ends well, leaves nothing behind, and that a browser opens its report without a complaint and without
-//! asking anybody for anything. Needs root and Chromium (`scripts/setup --with-chromium`).
+//! `plait demo`: it ends without an error and leaves nothing behind, and a browser opens its report without a complaint and without a
+//! request to any host. Needs root and Chromium (`scripts/setup --with-chromium`).
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
@@ -26,7 +26,7 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
     let place = Place::new("whole");
     let (before, after, report) = (place.file("before"), place.file("after"), place.file("report.html"));
     fs::write(place.file("leavings.sh"), LEAVINGS).expect("written");
-    // In namespaces of its own: nobody else's doings are among what is listed. Twice, as one run may hide what another leaves.
+    // In namespaces of its own: the list has no processes of other programs. Twice, as one run may hide what another leaves.
     let script =
         "set -e; mount -t tmpfs tmpfs /run; mkdir /run/tmp /run/home; export TMPDIR=/run/tmp HOME=/run/home
         mkdir /run/netns; ip link set lo up
@@ -126,7 +126,7 @@ enum Medium {
     Print,
 }
 
-/// What disturbs somebody who looks at a page of this width; it is not asked whether the page may run a script, as ours does the looking.
+/// Returns the defects of a page at this width; the page need not allow scripts, because ours does the check.
 fn look(page: &str, width: u32, scheme: Scheme, medium: Medium, place: &Place) -> Vec<String> {
     const POLICY: &str = "http-equiv=\"Content-Security-Policy\"";
     let page = page.replace(POLICY, "name=\"policy\"");

@@ -1,5 +1,5 @@
-//! Who is let in and who is believed: certificates, keys of servers and of clients, end to end. Needs root; without it
-//! each test says so and passes.
+//! Allowed clients and trusted servers: certificates, keys of servers and of clients, end to end. Needs root; without
+//! it each test says so and passes.
 
 #![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
 
@@ -86,7 +86,7 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
         connect.args(options).current_dir(&world.directory);
         connect.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut connecting = world.client.spawn(&mut connect).expect("started");
-        // Who is refused may be gone by now.
+        // A refused client may be gone by now.
         let _ = connecting.stdin.take().expect("piped").write_all(b"hello");
         let output = connecting.wait_with_output().expect("an end");
         (output, listening)
@@ -100,7 +100,7 @@ fn connect_asks_before_it_believes_a_new_server_and_shows_an_impostor_nothing() 
     );
     assert_eq!(world.key("client", &["list"]), "", "no key was trusted");
 
-    // What one path alone shows may be somebody in the middle of it.
+    // A key seen over one path alone may be an attacker's.
     let (alone, listening) = connect("7114", "server", &["--accept-new"]);
     drop(listening);
     assert_ended(&alone, 5, &["--accept-new over one path"]);
@@ -218,7 +218,7 @@ fn listen_and_connect_know_each_other_by_keys_and_certificates() {
         connect.current_dir(&world.directory);
         connect.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut connecting = world.client.spawn(&mut connect).expect("started");
-        // Who is refused may be gone by now.
+        // A refused client may be gone by now.
         let _ = connecting.stdin.take().expect("piped").write_all(b"hello");
         connecting.wait_with_output().expect("an end")
     };
@@ -276,7 +276,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A root whose certificate is in `file`.
+/// A root with its certificate in `file`.
 fn authority(world: &World, file: &str) -> Issuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, file);

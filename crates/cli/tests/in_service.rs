@@ -101,7 +101,7 @@ fn a_running_plait_tells_what_it_does_without_having_been_told_to() {
     let several = plait(&world, &["path"]);
     assert!(!several.status.success() && said(&several).contains("--pid"), "{}", said(&several));
 
-    // Whoever is killed leaves a name behind, and is told of no more.
+    // A killed process leaves a socket behind, and is not listed any more.
     run.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = run.wait(TIMEOUT).expect("an end");
     let gone = plait(&world, &["status", &pid]);

@@ -73,7 +73,7 @@ struct Attacker {
     v4: OwnedFd,
     v6: OwnedFd,
     frames: OwnedFd,
-    /// Whose addresses are used.
+    /// The address family.
     is_v6: bool,
     next_port: u16,
 }

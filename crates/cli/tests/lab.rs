@@ -35,7 +35,7 @@ fn a_person_tries_things_out_in_the_lab() {
     let mut watch = place.start(&["lab", "watch", "a"]);
     let listen = format!("{PLAIT} listen 5000 --protect plain --path a --path b </dev/null");
     let mut server = place.shell("server", &listen);
-    // Over one path: with two it is for the scheduler to say who reads it.
+    // Over one path: with two the scheduler would decide which eavesdropper reads the text.
     let script = format!(
         "echo 'a letter that everybody on the way can read' | {PLAIT} connect 10.77.255.2 5000 \
                           --connect-timeout 5 --protect plain --path a"
@@ -118,7 +118,7 @@ fn what_a_killed_lab_leaves_goes_with_the_next_down_or_up() {
         let (daemon, names) = place.daemon();
         let mut program = place.shell("server", "exec sleep 600");
         kill(Pid::from_raw(daemon), Signal::SIGKILL).expect("it runs");
-        // Until nobody waits for it any more its number is taken.
+        // Its number is taken until its parent has waited for it.
         until(|| (!Path::new("/proc").join(daemon.to_string()).exists()).then_some(()));
         let swept = place.plait(&["lab", next]);
         assert!(swept.status.success(), "{swept:?}");

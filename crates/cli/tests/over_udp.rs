@@ -159,7 +159,7 @@ fn run_as_user(world: &World, bob: &User, program: &Path, before: &[&str]) -> st
     world.client.enter(|| command.output()).expect("entered").expect("setpriv is installed")
 }
 
-/// A world whose server is reached over UDP, too, with a file at it; a user; and a program that the user can start.
+/// A world with a server that is also reached over UDP and has a file; a user; and a program that the user can start.
 fn served(label: &str) -> (World, User, PathBuf, String) {
     let mut world = World::without_server(label);
     world.serve(&["--anyone", "--carrier", "auto"]);
@@ -196,7 +196,7 @@ fn an_ordinary_user_runs_a_program_whose_connections_go_over_udp() {
 #[ignore = "needs root"]
 fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
     let (world, _, program, _) = served("udp_forbidden");
-    // Whoever is in a user namespace is bound by its limits: none may be made in this one. Root of it without capabilities is nobody's root.
+    // A user namespace has limits: none may be made in this one. Its root has no capabilities here, and so no rights of root.
     let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", forbid, "sh"]).arg(&program);
@@ -210,7 +210,7 @@ fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
 
 /// 64 MiB in both directions with `--carrier auto` where `rules` stand in the way; what the client's status says is behind each path.
 ///
-/// One at a time: a path whose TCP is not answered within 250 ms is tried over UDP, and answers of a busy machine are late.
+/// One at a time: if TCP on a path is not answered within 250 ms, UDP is tried, and answers of a busy machine are late.
 fn transfer(label: &str, rules: &str) -> String {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -85,7 +85,7 @@ fn exit_codes_are_the_programs_or_say_that_plait_failed() {
     ] {
         assert_ended(&world.run(&[], &program), code, &program);
     }
-    // Nobody listens there; the rules do not allow it; there is no such name.
+    // No program listens there; the rules do not allow it; the name does not exist.
     let closed = ["curl", "-sS", "-m", "60", &format!("http://{SERVER}:81/")];
     let output = world.run(&[], &closed);
     assert!([7, 52, 56].contains(&output.status.code().expect("a code")), "{output:?}");
@@ -433,7 +433,7 @@ fn signals_reach_the_program() {
                   trap 'exit 9' USR2; touch ready; for turn in $(seq 600); do sleep 0.05; done";
     let mut command = Command::new(PLAIT);
     command.args(["run", "-s", &world.url, "--path", "wan1", "--keys", "client", "--"]);
-    // Who runs the tests in the background, or under nohup, has these ignored, which programs inherit.
+    // In the background, or under nohup, these signals are ignored, and programs inherit that.
     command.args(["env", "--default-signal=INT,QUIT,HUP", "sh", "-c", script]);
     command.current_dir(&world.directory);
     let mut run = world.start(&world.client, "run", command);

@@ -15,7 +15,7 @@ const PAGE: &[u8] = include_bytes!("text/page.html");
 #[test]
 fn a_download_of_which_one_path_is_seen_is_read_nearly_whole() {
     let wire = scramble(ENGLISH, b"any key.");
-    // Every other 500 bytes go over the path that nobody listens to.
+    // Every other 500 bytes go over the path without an eavesdropper.
     let seen = visits(&wire, 500);
     let capture = pcapng(0, mapped_segments(&seen, Order::AsSent));
     assert!(

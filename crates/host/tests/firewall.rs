@@ -1,4 +1,4 @@
-//! What somebody does to the rules of nftables while a host runs. Needs root, as `network` does.
+//! Changes to the rules of nftables while a host runs. Needs root, as `network` does.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 
@@ -105,7 +105,8 @@ fn two_hosts_put_back_their_own_rules_and_leave_it_at_that() {
         let is_back = || net.a.run("nft", &format!("list table inet {table}")).ok();
         assert!(wait_for(is_back).is_some(), "{table}");
     }
-    // Longer than any look at the rules is put off: who answered changes by changes would be at it still.
+    // Longer than any check of the rules is delayed: a host that answers changes with changes would still be at
+    // it.
     std::thread::sleep(Duration::from_secs(2));
     let made = changes.up_to_now(&net.a, Duration::from_secs(10)).expect("it still hears");
     assert_eq!(made, 3 + 1, "the flush, one by each host, and what asked for the number");

@@ -70,7 +70,7 @@ fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
 fn a_host_that_ends_leaves_alone_what_another_has_under_the_name_of_its_device() {
     let net = Net::new();
     let first = net.host(&["a1"]);
-    // By somebody else, or by its own end: the number is free again while the first is still there.
+    // By another program, or by its own end: the number is free again while the first is still there.
     net.a.run("ip", "link delete dev plait0").expect("it has that name");
     let second = net.host(&["a1"]);
     let traces = net.traces();

@@ -102,10 +102,10 @@ fn sealed() -> [Config; 2] {
     [opening, listening].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() })
 }
 
-/// Somebody on the way: called with each datagram and its number, gives those that go on.
+/// A middlebox: called with each datagram and its number, returns those that go on.
 type Meddler = fn(usize, Vec<u8>) -> Vec<Vec<u8>>;
 
-/// A way to `server` through somebody who meddles with the datagrams of both directions.
+/// A path to `server` through a middlebox that changes the datagrams of both directions.
 fn relay(server: SocketAddr, meddler: Meddler) -> SocketAddr {
     let near = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -261,7 +261,7 @@ async fn what_strangers_send_is_counted_or_reset_and_harms_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_a_program_has_is_not_taken_and_one_that_was_given_back_is_free() {
     let host = host();
-    // Below those that the kernel hands out: nobody else gets it meanwhile.
+    // Below those that the kernel assigns: no other socket gets it meanwhile.
     let first = 12_000 + (std::process::id() % 5000) as u16;
     let taken = (first..).find_map(|port| UdpSocket::bind(("127.0.0.1", port)).ok()).expect("a port");
     let port = taken.local_addr().expect("bound").port();

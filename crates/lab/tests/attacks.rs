@@ -1,5 +1,5 @@
-//! Each attack against the kernel's own TCP and Multipath TCP: that it reaches the wire, and what it does there. The log of the injector
-//! is checked in every test, as an attack that never struck would be survived by everybody.
+//! Each attack against the kernel's own TCP and Multipath TCP: that it reaches the wire, and its effect there. Every test checks the log
+//! of the injector, because every system would survive an attack that never struck.
 
 #![allow(clippy::disallowed_methods)]
 

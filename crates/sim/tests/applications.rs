@@ -261,7 +261,7 @@ fn an_endpoint_that_is_full_opens_nothing() {
     pair.assert_clean();
 }
 
-/// A pair whose applications are the test itself.
+/// A pair with the test itself as its applications.
 struct Fixture {
     pair: Pair,
     listener: ListenerId,

@@ -1,4 +1,4 @@
-//! Many connections, and strangers who want to make us keep things.
+//! Many connections, and unknown peers that try to make us keep state.
 
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -104,7 +104,7 @@ fn a_flood_of_joins_to_a_guessed_token_keeps_nothing() {
 fn when_the_backlog_is_full_strangers_wait_outside() {
     let limits = EndpointConfig { backlog: 8, ..EndpointConfig::default() };
     let mut pair = Pair::limited(7, 1, Families::V4, limits);
-    // Nobody accepts.
+    // No application accepts.
     let listener = pair.world.with_endpoint(pair.server, |_, endpoint| {
         endpoint.listen(Pair::PORT, Config::default()).expect("free")
     });
@@ -203,7 +203,8 @@ fn segment(source: SocketAddr, destination: SocketAddr, flags: Flags) -> Segment
     }
 }
 
-/// Many behind one address, who ask for three times as many handshakes as a prefix is allowed: each waits its turn, some three seconds.
+/// Many clients behind one address ask for three times as many handshakes as a prefix is allowed: each waits its turn, about three
+/// seconds.
 #[test]
 fn a_crowd_from_one_prefix_that_asks_for_more_than_its_share_is_served_in_turn() {
     const CROWD: usize = 100;

@@ -1,4 +1,4 @@
-//! Somebody on the path lies.
+//! An attacker on the path forges segments.
 
 use plait_base::{Duration, Instant};
 use plait_mptcp::{Config, Negotiated, PlainReason};

@@ -1,5 +1,5 @@
-//! What the stack logs of whole connections: who came and went at `info`, decisions at `debug`, every segment at `trace`; and no byte
-//! of the application, no key and, above `debug`, no address, at any level.
+//! The log of whole connections: opened and closed connections at `info`, decisions at `debug`, every segment at `trace`. No byte of
+//! the application, no key and, above `debug`, no address is logged at any level.
 
 use std::fmt::Write as _;
 use std::io;

@@ -23,7 +23,7 @@ struct Outcome {
     counters: plait_endpoint::Counters,
 }
 
-/// `greedy` connections to a server with `memory`, on which nobody reads and everybody writes; then an honest one.
+/// `greedy` connections to a server with `memory`, on which both sides write and neither reads; then an honest one.
 fn fill(memory: u64, greedy: u32, protect: &Protect) -> Outcome {
     let mut world = World::new(7);
     let client = world.add_host(EndpointConfig { memory: u64::MAX / 2, ..EndpointConfig::DEFAULT });

@@ -1,5 +1,5 @@
-//! Whatever options a middlebox takes out, the packets sent are bounded by the bytes moved, and where nobody has
-//! anything more to say, nothing circulates.
+//! Whatever options a middlebox removes, the number of packets is bounded by the bytes moved. If no side has anything
+//! to send, no packets circulate.
 
 use plait_base::{Duration, SeededRandom};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};

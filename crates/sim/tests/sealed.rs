@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 const MINUTES: Duration = Duration::from_secs(600);
-/// A last subflow that somebody keeps from all progress is given up after fifteen timeouts of up to two minutes.
+/// A last subflow that an attacker keeps from all progress is given up after fifteen timeouts of up to two minutes.
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn sealed(tep: Tep) -> Config {
@@ -34,7 +34,7 @@ fn sealed(tep: Tep) -> Config {
     Config { protect: Protect::Sealed(settings), ..Config::default() }
 }
 
-/// Somebody on a path of 20 Mbit/s.
+/// An attacker on a path of 20 Mbit/s.
 fn middle(pair: &mut Pair, path: usize, number: u64, element: Box<dyn Element>) {
     let model = LinkConfig { rate: megabits(20), ..plain_link() };
     pair.chain(path, vec![element, Box::new(Link::new(model, number))]);
@@ -83,8 +83,8 @@ fn a_refusal_that_arrives_in_two_segments_is_heard() {
     }
 }
 
-/// Both paths swallow everything from some moment on, while nobody has anything to say. How a reader ends, and after
-/// how long.
+/// Both paths drop everything from some moment on, while no side has anything to send. Returns how a reader ends, and
+/// after how long.
 fn cut_in_silence(config: &Config) -> Option<(Result<(), ConnectionError>, Duration)> {
     let mut pair = Pair::new(9, 2, Families::V4);
     let cut = pair.in_time(Duration::from_secs(20));
@@ -135,7 +135,7 @@ fn the_jobs_of_all_connections_together_are_bounded() {
     pair.assert_clean();
 }
 
-/// What somebody on a path does.
+/// The actions of an attacker on a path.
 #[derive(Clone, Copy, Debug)]
 enum Tampering {
     Flip { count: u32 },

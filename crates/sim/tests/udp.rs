@@ -1,8 +1,8 @@
-//! A sealed connection over a path by UDP, beside one by TCP whose network strips options.
+//! A sealed connection over a path by UDP, beside a path by TCP through a network that strips options.
 //!
-//! Every segment of the first path becomes the datagram of the layout (`plait_carrier::tcp_in_udp`), crosses a NAT and whoever lies there, and
-//! is parsed again. This is below the sockets: which of them there are, trains, GRO and keep-alives of NATs are the host's
-//! and tested in namespaces (`scripts/interop --only carrier-…`). To the endpoints UDP is a path like any other, in the simulator as in the host.
+//! Every segment of the first path becomes the datagram of the layout (`plait_carrier::tcp_in_udp`), crosses a NAT and the boxes on the
+//! path, and is parsed again. This is below the sockets: their number, trains, GRO and keep-alives of NATs are the host's and tested in
+//! namespaces (`scripts/interop --only carrier-…`). To the endpoints UDP is a path like any other, in the simulator as in the host.
 
 use bytes::Bytes;
 use plait_base::{Duration, Instant};

@@ -15,7 +15,7 @@ use crate::{line_over_paths, world};
 const PORT: u16 = 7007;
 const AT_ONCE: u32 = 500;
 const ONE_AFTER_ANOTHER: u32 = 20_000;
-/// How long a crowd may take; of use only to whoever would wait for ever.
+/// Time limit of a crowd; it only prevents an endless wait.
 const TIMEOUT: Duration = Duration::from_secs(900);
 
 /// All connections are open before the first byte is sent, and all send before the first is closed.
@@ -109,7 +109,7 @@ fn answer(world: &World) -> String {
 }
 
 fn echo(stream: TcpStream) {
-    // Whoever breaks off has seen that itself.
+    // The side that breaks off has seen that itself.
     let _ = io::copy(&mut &stream, &mut &stream);
 }
 

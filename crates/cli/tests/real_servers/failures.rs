@@ -21,7 +21,7 @@ const MEGABITS: u32 = 40;
 /// What curl ends with when the connection is refused, empty, cut, or reset.
 const CURL_BROKEN: [i32; 4] = [7, 18, 52, 56];
 
-/// Those who may not, and what may not be reached.
+/// Clients that are not allowed, and destinations that cannot be reached.
 pub(crate) fn show_strangers() {
     let mut world = world("strangers");
     let other = Fingerprint::new([7; 32]).compact();

@@ -14,7 +14,7 @@ use crate::support::World;
 pub(crate) enum Death {
     /// The device goes down, as when a cable is pulled: the host notices.
     Unplugged,
-    /// Packets vanish and nobody is told.
+    /// Packets are dropped without an error.
     Silent,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn nginx(world: &mut World, directory: &Path, has_ipv6: bool) -> Path
     log
 }
 
-/// sshd, with a key for whoever runs this; the words that make `ssh` log in there.
+/// sshd, with a key for the user of the test; returns the words that make `ssh` log in there.
 pub(crate) fn sshd(world: &mut World) -> Vec<String> {
     let at = world.directory.display().to_string();
     for key in ["host_key", "user_key"] {

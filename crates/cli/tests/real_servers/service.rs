@@ -82,6 +82,6 @@ fn restarted(world: &mut World) {
     let outcome =
         format!("curl exits with 56, {:.1} s after the server was there again", noticed.as_secs_f64());
     line("a server killed and restarted", &outcome, killed.elapsed());
-    // Who comes next is served.
+    // The next client is served.
     assert_ended(&world.run(&[], &["true"]), 0, &["true"]);
 }

@@ -47,7 +47,7 @@ pub(crate) fn show() {
     iperf(&mut world);
 }
 
-/// A world whose server is known by its IPv6 address, and programs that go on by IPv6.
+/// A world with a server known by its IPv6 address, and programs that use IPv6.
 pub(crate) fn show_ipv6() {
     let mut world = World::without_server("ipv6");
     world.add_ipv6();

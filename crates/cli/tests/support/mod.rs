@@ -50,7 +50,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With a server that lets everybody go to all ports of [`SERVER`].
+    /// With a server that allows every client to connect to all ports of [`SERVER`].
     pub(crate) fn new(label: &str) -> Self {
         let mut world = Self::without_server(label);
         world.serve(&["--anyone"]);
@@ -92,7 +92,7 @@ impl World {
 
     /// Starts a program in one of the hosts, with its output in files of this world.
     pub(crate) fn start(&self, host: &Namespace, name: &str, mut command: Command) -> Program {
-        // The files here are root's, whoever has called sudo for the test.
+        // The files here are root's, even if sudo runs the test.
         command.env_remove("SUDO_UID");
         Program::start(host, &self.directory, name, command, End::Own, End::Own).expect("started")
     }
@@ -103,7 +103,7 @@ impl World {
         serve.stop(TIMEOUT).expect("an end").code()
     }
 
-    /// Kills `plait serve`, which cannot tell anybody.
+    /// Kills `plait serve`, which cannot tell its clients.
     pub(crate) fn kill_serving(&mut self) {
         let mut serve = self.serve.take().expect("it runs");
         serve.signal(nix::sys::signal::Signal::SIGKILL);
@@ -191,15 +191,15 @@ impl World {
     /// The same for another server, with the keys in a directory of this name.
     pub(crate) fn run_as(&self, keys: &str, url: &str, options: &[&str], program: &[&str]) -> Output {
         let mut command = Command::new("setsid");
-        // In a session of its own: nobody at a terminal can be asked.
+        // In a session of its own: no terminal can be asked.
         command.args(["--wait", PLAIT, "run", "-s", url, "--path", "wan1", "--path", "wan2"]);
         command.arg("--keys").arg(self.directory.join(keys)).args(options).arg("--").args(program);
-        // The files here are root's, whoever has called sudo for the test.
+        // The files here are root's, even if sudo runs the test.
         command.env_remove("SUDO_UID").current_dir(&self.directory).stdin(Stdio::null());
         self.client.enter(|| command.output()).expect("entered").expect("setsid is installed")
     }
 
-    /// Runs a program whose output must have this SHA-256.
+    /// Runs a program; its output must have this SHA-256.
     pub(crate) fn expect_bytes(&self, expected: &str, program: &[&str]) {
         let started = Instant::now();
         let output = self.run(&[], program);

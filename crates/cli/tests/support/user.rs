@@ -9,8 +9,8 @@ use plait_lab::{End, Program};
 
 use super::PLAIT;
 
-/// An ordinary user with a directory of his own. If the test runs as root it becomes that user, without any capability; if not,
-/// everybody is whoever runs it.
+/// An ordinary user with a directory of its own. If the test runs as root it becomes that user, without any capability; otherwise
+/// every user is the one that runs the test.
 pub(crate) struct User {
     pub(crate) name: &'static str,
     pub(crate) directory: PathBuf,
@@ -74,8 +74,8 @@ pub(crate) fn place(label: &str) -> PathBuf {
     world
 }
 
-/// Copies the program to where every user can start it. By another program: what a thread of ours has open for writing, a child that
-/// another thread starts meanwhile has as well for a moment, and nobody can execute it.
+/// Copies the program to a place where every user can start it. Another program does the copy: a child that another thread starts
+/// would briefly inherit our descriptor open for writing, and the file could not be executed.
 pub(crate) fn install(to: &Path) {
     assert!(Command::new("cp").arg(PLAIT).arg(to).status().expect("coreutils").success());
 }

@@ -1,5 +1,5 @@
-//! What holds for a capture that somebody else has written. The fuzz target and the replay of its corpus call the same
-//! function, which returns whether there were packets in it, so that a corpus can be seen to work.
+//! Properties of the analysis of any capture. The fuzz target and the replay of its corpus call the same function. It
+//! returns whether there were packets in the capture, so that a corpus can be seen to work.
 
 use plait_cryptanalysis::{Capture, MAX_KEPT};
 

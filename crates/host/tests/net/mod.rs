@@ -110,7 +110,7 @@ pub(crate) fn echo(mut stream: TcpStream) {
     }
 }
 
-/// What comes back for four bytes; nothing if nobody answers.
+/// Sends four bytes and returns the answer; nothing without an answer.
 pub(crate) fn round_trip(server: SocketAddr) -> Option<[u8; 4]> {
     let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(60)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;

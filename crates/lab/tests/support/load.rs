@@ -34,7 +34,7 @@ pub(crate) struct Measured {
     pub(crate) goodput: f64,
     /// Half of the probes on a path with [`LIGHT`] on it took no longer than this beyond [`DELAY`], one way, in milliseconds.
     pub(crate) late: [f64; 2],
-    /// Bytes that nobody read because the readers were too slow.
+    /// Bytes that were not read because the readers were too slow.
     pub(crate) unread: u64,
 }
 
@@ -115,7 +115,7 @@ fn carry(lab: &Lab, noise: &[u8]) -> ([f64; 2], f64) {
         let (bytes, seconds) = read_for(MEASURED);
         let after = carried();
         is_over.store(true, Ordering::Relaxed);
-        // Who waits to write is told that nobody reads.
+        // Writers that wait get an error: no reader is left.
         drop(server);
         let megabits = |bytes: u64| bytes as f64 * 8e-6 / seconds;
         ([0, 1].map(|path| megabits(after[path] - before[path])), megabits(bytes as u64))

@@ -17,7 +17,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// In both directions, and nobody minds bytes that a box has changed.
+/// In both directions; bytes that a box has changed are accepted.
 fn through<E: Element + 'static>(
     name: &'static str,
     seed: u64,

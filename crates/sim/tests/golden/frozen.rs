@@ -1,4 +1,4 @@
-//! The file of hashes: reading, comparing, rewriting; and captures on disk for those who look for a difference.
+//! The file of hashes: reading, comparing, rewriting; and captures on disk to find a difference.
 
 use core::fmt::Write as _;
 use sha2::{Digest, Sha256};

@@ -1,4 +1,5 @@
-//! Somebody on one path who reads and writes whatever crosses it, keeps the state of its TCP connections, and knows no key.
+//! An attacker on one path that reads and writes any packet on it, keeps the state of its TCP connections, and knows no
+//! key.
 
 use plait_base::{Duration, Instant, Random, SeededRandom, SeqNum};
 use plait_sim::{Direction, Element, Frame, Outlet};

@@ -1,4 +1,4 @@
-//! Somebody holds one of two paths of a sealed connection: that costs no more than losing the path would.
+//! An attacker holds one of two paths of a sealed connection: that costs no more than the loss of the path.
 
 mod attacker;
 
@@ -47,7 +47,7 @@ struct Place {
     is_backup: bool,
 }
 
-/// The conversation over one path that nobody attacks.
+/// The conversation over one path without an attack.
 fn alone(load: Load) -> Conversation {
     let mut pair = Pair::new(1, 1, Families::V4);
     pair.chain(0, vec![Box::new(Cutter { size: 1448 }), Box::new(Link::new(link(), 1))]);

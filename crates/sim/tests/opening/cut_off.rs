@@ -86,7 +86,7 @@ fn fails_in_time(tep: Tep, cut: Cut, seed: u64) {
     assert!(reports.iter().all(|report| says(report) || !report.to_string().is_empty()));
 }
 
-/// An attacker who cuts the second path later keeps a subflow that has joined in vain present all the time.
+/// An attacker that cuts the second path later keeps a subflow that has joined in vain present all the time.
 #[test]
 fn it_is_an_error_two_minutes_after_the_last_path_was_cut_also_where_they_are_cut_one_after_the_other() {
     const LATER: Duration = Duration::from_secs(20);

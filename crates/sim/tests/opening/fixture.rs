@@ -1,4 +1,4 @@
-//! Two paths to one server, and what somebody can do who sits on one of them.
+//! Two paths to one server, and the actions of an attacker on one of them.
 
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_endpoint::{ConnectionId, EndpointConfig};
@@ -18,7 +18,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const BYTES: u64 = 200_000;
 pub(crate) const TEPS: [Tep; 2] = [Tep::Tls13, Tep::TcpcryptCurve25519];
 
-/// Whether the application's bytes may be seen by whoever looks.
+/// Whether the application's bytes may be visible on the path.
 pub(crate) fn sealed(tep: Tep) -> Config {
     let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
     let pinned = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
@@ -44,7 +44,7 @@ pub(crate) enum Fate {
     Twice(Duration),
 }
 
-/// Somebody who sees every segment on a path.
+/// An attacker that sees every segment on a path.
 struct Meddler<F>(F);
 
 impl<F: FnMut(Instant, Direction, &mut Segment) -> Fate> Element for Meddler<F> {
@@ -120,7 +120,7 @@ impl Fixture {
     }
 }
 
-/// What somebody does on a path.
+/// The action of an attacker on a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attack {
     /// Answers the SYN with a bare SYN, as if both sides had opened at once, and acknowledges everything.

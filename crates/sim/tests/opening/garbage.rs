@@ -1,5 +1,5 @@
-//! Garbage in the place of blocks, from the first one on and for ever, on one path: it costs the subflows of that path, whoever
-//! of the two gets it, whether they are the first or have joined.
+//! Garbage in the place of blocks, from the first one on and for ever, on one path. It costs the subflows of that path,
+//! whichever side gets it, and whether they are the first or have joined.
 
 use plait_handshake::Tep;
 use plait_sim::{Direction, Workload};

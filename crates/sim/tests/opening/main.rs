@@ -1,4 +1,4 @@
-//! Opening where somebody sits on a path: he decides about that path, and not about the connection.
+//! Opening with an attacker on a path: the attacker controls that path, and not the connection.
 
 mod cut_off;
 mod fixture;
@@ -14,10 +14,11 @@ use plait_handshake::Tep;
 use plait_mptcp::{AttemptOutcome, AttemptStage, Config, ConnectionError, Fallback, PathClass};
 use plait_sim::{CloseMode, Workload};
 
-/// Who says what: the client alone, the server alone (the client finishes at once), both.
+/// The sending sides: the client alone, the server alone (the client finishes at once), both.
 const TALKS: [(u64, u64); 3] = [(BYTES, 0), (0, BYTES), (BYTES, BYTES)];
 
-/// The transfer is complete although somebody sits on the first path, and begins little later than undisturbed.
+/// The transfer is complete although an attacker is on the first path, and begins little later than
+/// undisturbed.
 fn costs_a_moment(attack: Attack, config: &Config, reached: &[AttemptStage], moment: Duration) {
     for (up, down) in TALKS {
         let mut undisturbed = Fixture::new(1);

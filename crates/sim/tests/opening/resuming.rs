@@ -1,5 +1,5 @@
-//! A server that is known already, and somebody on the first path: each attempt continues a session or shakes hands in full, and the
-//! connection is one.
+//! A server that is known already, and an attacker on the first path: each attempt resumes a session or does a full handshake, and
+//! the connection is one.
 
 use plait_handshake::Tep;
 use plait_mptcp::{AttemptOutcome, Config};

@@ -1,6 +1,6 @@
-//! What holds for a sealed connection over two paths whatever somebody does who holds one of them: every byte arrives as it was
-//! written, and the connection lives while the other path does. The fuzz target and the replay of its corpus call the same
-//! function, which returns whether anything was done, so that a corpus can be seen to work.
+//! Properties of a sealed connection over two paths against any action of an attacker that holds one of them: every byte arrives
+//! as it was written, and the connection lives while the other path does. The fuzz target and the replay of its corpus call the
+//! same function. It returns whether anything was done, so that a corpus can be seen to work.
 
 use bytes::Bytes;
 use plait_base::{Duration, Instant};
@@ -68,7 +68,7 @@ pub(crate) fn hold_one_path(config: &Config, input: &[u8]) -> bool {
     done.get() > 0
 }
 
-/// Sealed by tcpcrypt, whose randomness is the simulation's.
+/// Sealed by tcpcrypt, with the randomness of the simulation.
 static CONFIG: LazyLock<Config> = LazyLock::new(plait_sim::sealed);
 
 /// Holds a path, and does one tampering after the other to the frames that cross it.
