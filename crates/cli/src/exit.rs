@@ -1,4 +1,4 @@
-//! How the program ends: numbers for scripts, words for people.
+//! The end of the program: exit status for scripts, words for people.
 
 use std::fmt;
 use std::io::{self, IsTerminal};

@@ -1,4 +1,4 @@
-//! What is said on standard error besides the result.
+//! The log on standard error.
 
 use std::io::{IsTerminal, stderr};
 

@@ -1,4 +1,4 @@
-//! `plait`, the one binary: arguments in, exit status out.
+//! `plait`, the program: reads the arguments, runs a command, and returns its exit status.
 
 #![allow(clippy::disallowed_methods, reason = "standard input and output are served by threads")]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the output cannot be written")]

@@ -1,7 +1,7 @@
-//! What the program writes: results to standard output, its log and notes for people to standard error.
+//! The output of the program: results to standard output, its log and notes for people to standard error.
 //!
-//! A result that cannot be written is an error of the command. A line of the log that cannot be written is dropped: a full disk, a terminal
-//! that is gone or a reader that has ended must not end a server, and a panic about it least of all.
+//! A result that cannot be written is an error of the command. A line of the log that cannot be written is dropped. A full disk, a closed
+//! terminal or a reader that has ended must not end a server, and must not cause a panic.
 
 use std::io::{self, ErrorKind, Write};
 

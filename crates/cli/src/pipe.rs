@@ -1,7 +1,7 @@
-//! Standard input and output as fast as a pipe goes.
+//! Standard input and output at the speed of a pipe.
 //!
-//! Reading and writing files has no asynchronous form, so each has a thread. Blocks travel through channels of
-//! a few elements: enough to keep both sides busy, little enough to push back.
+//! Files have no asynchronous reads and writes, so each has a thread. Blocks travel through channels of a few
+//! elements: enough to keep both sides busy, few enough for back pressure.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -1,4 +1,4 @@
-//! What protects a connection: settings from the command line and the files of keys, and what the peer showed.
+//! The protection of a connection: settings from the command line and the files of keys, and the key of the peer.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How the work of a command is run.
+//! Runs the work of a command.
 
 use std::io;
 use std::time::Duration;

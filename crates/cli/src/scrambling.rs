@@ -1,4 +1,4 @@
-//! What is said about scrambling while it is used: what it is not, and when a trusted path is missing.
+//! Messages about scrambling in use: its limits, and a missing trusted path.
 
 use std::future::Future;
 use std::time::Duration;

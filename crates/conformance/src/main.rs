@@ -1,11 +1,11 @@
-//! Whether `plait` keeps to its word in network namespaces: towards the Linux kernel as its peer, and under attack.
+//! Tests `plait` in network namespaces: with the Linux kernel as its peer, and under attack.
 //!
-//! The `plait` program is started as a person would start it; nothing here is linked with the stack.
+//! The `plait` program is started as a user starts it; nothing here is linked with the stack.
 //!
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
-//! * [`fairness`]: what `plait` takes of a path beside the kernel's TCP.
-//! * [`pairs`]: what `plait` carries over unlike paths, beside the kernel's Multipath TCP.
+//! * [`fairness`]: the share of a path that `plait` takes beside the kernel's TCP.
+//! * [`pairs`]: the throughput of `plait` over unlike paths, beside the kernel's Multipath TCP.
 //! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.

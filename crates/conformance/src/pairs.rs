@@ -1,5 +1,5 @@
-//! What `plait` carries over two unlike paths of the lab, beside the kernel's Multipath TCP over the same two, and beside what `plait` carries over
-//! the better one alone. The kernel has CUBIC.
+//! The throughput of `plait` over two unlike paths of the lab, beside the kernel's Multipath TCP over the same two, and beside `plait` over
+//! the better path alone. The kernel uses CUBIC.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a sealed connection is to reach, beside TLS over the kernel's Multipath TCP, and whether it did.
+//! The goals of a sealed connection, beside TLS over the kernel's Multipath TCP, and whether they are met.
 
 use plait_lab::digits;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What the eavesdroppers make of a page.
+//! The part of a page that the eavesdroppers recover.
 
 use plait_lab::{Direction, PathClass, Stretch};
 use serde::{Deserialize, Serialize};

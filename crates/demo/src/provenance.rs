@@ -1,4 +1,4 @@
-//! Where a report comes from: enough to make it again, and to doubt it.
+//! The origin of a report: enough to reproduce it, and to question it.
 
 use plait_lab::Machine;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! What carries segments: TCP in IP packets through a TUN device, or datagrams of UDP through sockets.
+//! The carriers of segments: TCP in IP packets through a TUN device, or datagrams of UDP through
+//! sockets.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The one place where the time is read.
+//! The only place that reads the time.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How paths are used can be changed while connections run over them.
+//! Changes the use of paths while connections run over them.
 
 use std::sync::Arc;
 

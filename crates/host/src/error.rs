@@ -1,4 +1,4 @@
-//! Why a host cannot be set up. Each error names its cause, its place and what helps.
+//! Errors of setting up a host. Each error names its cause, its place and its fix.
 
 use std::io;
 use std::process::ExitStatus;

@@ -1,9 +1,9 @@
-//! The driver: TUN device and sockets of UDP, event loop, and tokio sockets above the core.
+//! The driver: TUN device, sockets of UDP, event loop, and tokio sockets on top of the core.
 //!
-//! A [`Host`] is the stack on this machine. Its segments are carried by TCP or by UDP ([`Carriers`]). For TCP it has a TUN device
-//! and, for each path, a private address that the kernel routes to the path's device and translates there ([`HostBuilder::start`] sets
-//! that up, dropping the host undoes it), which needs privileges; for UDP it has sockets, which need none. [`Host::connect`] and [`Host::listen`] give [`Stream`]s, which are read and written
-//! like any tokio socket.
+//! A [`Host`] is the stack on this machine. TCP or UDP carries its segments ([`Carriers`]). For TCP it has a TUN device and, for each path,
+//! a private address that the kernel routes to the path's device and translates there. [`HostBuilder::start`] sets that up, which needs
+//! privileges, and dropping the host removes it. For UDP it has sockets, which need no privilege. [`Host::connect`] and [`Host::listen`]
+//! give [`Stream`]s, which are read and written like any tokio socket.
 //!
 //! ```no_run
 //! use plait_host::{Host, PathSpec};
@@ -25,10 +25,9 @@
 //! # }
 //! ```
 //!
-//! Three threads belong to a host: the driver, which moves packets; the network monitor, which follows links, addresses
-//! and routes; and, while a capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open
-//! blocks. Connections live in the endpoint behind one lock,
-//! which is held for the protocol's work alone.
+//! A host has three threads: the driver, which moves packets; the network monitor, which follows links, addresses and routes; and, while a
+//! capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open blocks. Connections are in the endpoint
+//! behind one lock, which is held for the protocol's work alone.
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
 

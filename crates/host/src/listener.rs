@@ -1,4 +1,4 @@
-//! Connections that others open to us.
+//! Incoming connections.
 
 use std::future::poll_fn;
 use std::io;

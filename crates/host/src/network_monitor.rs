@@ -1,4 +1,4 @@
-//! The network monitor: sets the network up, follows its changes, and takes it down, on a thread of its own.
+//! The network monitor: configures the network, follows its changes, and restores it, on a thread of its own.
 //!
 //! The kernel announces changes of links, addresses and routes, and of the rules of nftables. A program that flushes the
 //! ruleset, such as a firewall that reloads, removes our rules, and the monitor restores them.

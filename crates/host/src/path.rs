@@ -1,4 +1,4 @@
-//! Which devices a host uses, and for what.
+//! The devices of a host, and their use.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
-//! Buffers that come back.
+//! Reused receive buffers.
 //!
-//! Bytes are read into a buffer with room for the most there can be. What fills a good part of it keeps the
-//! buffer until its last byte is done with; what is small is copied out, because a hundred bytes that wait for
-//! a reader must not hold 64 KiB.
+//! A packet is read into a buffer with room for the largest packet. A packet that fills a good part of it
+//! keeps the buffer until its last byte is released. A small packet is copied out, because a hundred bytes
+//! that wait for a reader must not hold 64 KiB.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

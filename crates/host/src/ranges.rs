@@ -1,4 +1,4 @@
-//! Where private addresses of the stack are taken from.
+//! The ranges of the stack's private addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,5 +1,5 @@
-//! Cutting super-segments into wire segments with complete checksums: for captures, and for kernels that
-//! refuse to do it.
+//! Cuts super-segments into wire segments with complete checksums: for captures, and for kernels that refuse
+//! to do it.
 
 use plait_wire::{Checksum, Flags};
 

@@ -1,4 +1,4 @@
-//! What the driver, the sockets and the network monitor share: the endpoint behind a lock.
+//! The state that the driver, the sockets and the network monitor share: the endpoint behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Waking a thread of ours that waits, at the price of one atomic exchange when it does not.
+//! Wakes a waiting thread of ours, for one atomic exchange if it does not wait.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,4 +1,4 @@
-//! Paths over UDP: nothing of the network is changed for them, it is only looked at.
+//! Paths over UDP: they change nothing in the network and only read its state.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Captures in pcapng: what passed a path, and what was put on it.
+//! Captures in pcapng of the packets that crossed a path, forged packets included.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};

@@ -1,4 +1,4 @@
-//! What a TLS server in the lab shows.
+//! The certificate of a TLS server in the lab.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

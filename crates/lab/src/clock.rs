@@ -1,4 +1,4 @@
-//! The lab's time: since it came up, the same for all paths.
+//! The lab's time: since its start, the same for all paths.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What a lab is asked to be.
+//! The configuration of a lab.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A lab in a background process, and what other processes say to it.
+//! A lab in a background process, and the requests of other processes to it.
 //!
 //! The process listens on a unix socket in [`runtime_directory`]; each line is a [`Request`] in JSON, answered by one line:
 //! `{"ok": ...}` or `{"error": "..."}`.

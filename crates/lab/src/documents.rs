@@ -1,5 +1,4 @@
-//! What is sent where eavesdroppers are to be judged: English text that no language model of ours was trained on, and bytes without any
-//! text.
+//! Payloads to judge eavesdroppers: English text outside the training data of our language models, and bytes without any text.
 
 /// Sentences of an invented diary; `{}` is replaced by something that varies.
 const SENTENCES: [&str; 24] = [

@@ -1,4 +1,4 @@
-//! The eavesdropper of a path: what passes, and what a person would read in it.
+//! The eavesdropper of a path: counts packets, and keeps the readable text in them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can go wrong with a lab.
+//! Errors of a lab.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What an observer on a path learns about the TCP connections that cross it.
+//! The TCP connections that an observer on a path detects.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

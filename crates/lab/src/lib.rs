@@ -2,18 +2,18 @@
 //!
 //! # Model
 //!
-//! A [`Lab`] has two hosts, `client` and `server`, each a network namespace, and one device per path in each of them. What a host sends to a
-//! device comes out of a TUN descriptor in this process, where a thread per path carries it to the other host's device: past the
-//! [eavesdropper](Heard), through the [injector](Attack), over the [link model](Conditions) that the simulator uses as well. Whatever
-//! reads (eavesdropper, capture) gets a copy and works on a thread of its own, so that packets do not wait for it.
+//! A [`Lab`] has two hosts, `client` and `server`, each a network namespace, and one device per path in each of them. A packet that a host
+//! sends to a device comes out of a TUN descriptor in this process. A thread per path carries it to the other host's device: past the
+//! [eavesdropper](Heard), through the [injector](Attack), over the [link model](Conditions) that the simulator uses as well. Each reader
+//! (eavesdropper, capture) gets a copy and works on a thread of its own, so that packets do not wait for it.
 //!
 //! ```text
 //!   client ── a ──┤ eavesdropper · injector · link ├── a ── server
 //!          ── b ──┤ eavesdropper · injector · link ├── b ──
 //! ```
 //!
-//! Super-segments stay whole where nothing splits them, so that a path carries several Gbit/s. Attackers know
-//! only what is on the wire: nothing here is linked with the stack.
+//! Super-segments stay whole unless an attack or the link splits them, so that a path carries several Gbit/s. Attackers know only what is
+//! on the wire: nothing here is linked with the stack.
 //!
 //! # Use
 //!
@@ -30,10 +30,10 @@
 //! # }
 //! ```
 //!
-//! Where no attacker is wanted, [`wired`] joins hosts by the kernel's own devices; [`Program`] starts programs in hosts of both kinds.
+//! If no attacker is needed, [`wired`] joins hosts by the kernel's own devices; [`Program`] starts programs in hosts of both kinds.
 //!
-//! Everything is undone when the lab is dropped; what a crash leaves behind is removed by the next [`Lab::up`], or by
-//! [`sweep`]. It needs root, or a user namespace: see [`privilege`]. [`control`] keeps a lab in a background process.
+//! Dropping the lab removes everything; the next [`Lab::up`], or [`sweep`], removes what a crash has left behind. A lab needs root, or a
+//! user namespace: see [`privilege`]. [`control`] keeps a lab in a background process.
 
 // This crate is the operating-system side: it is outside the deterministic core.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! The machine that measures, and what else it had to do meanwhile.
+//! The measuring machine, and its other load meanwhile.
 
 use std::fmt;
 use std::fs;

@@ -1,8 +1,7 @@
-//! Segments that travel as datagrams of UDP (docs/udp.md), shown to an attacker as the TCP that they stand for, and carried on as what
-//! they were.
+//! Segments that travel as datagrams of UDP (docs/udp.md): shown to an attacker as TCP, and carried on as UDP.
 //!
-//! Both headers are as long, with each field at an even offset, so one becomes the other where it lies. Its checksum is adjusted for what differs
-//! (RFC 1624) and not calculated: one that was wrong stays wrong, and the receiver notices.
+//! Both headers have the same length, with each field at an even offset, so one becomes the other in place. The checksum is adjusted for
+//! the difference (RFC 1624) and not computed anew: a wrong checksum stays wrong, and the receiver detects it.
 
 use plait_carrier::tcp_in_udp::HEADER;
 use plait_tun::VnetHeader;

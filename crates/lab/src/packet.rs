@@ -1,4 +1,4 @@
-//! Packets as they come out of a TUN device and go into one: possibly super-segments with unfinished checksums.
+//! Packets of a TUN device, in either direction: possibly super-segments with partial checksums.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! A path from outside its thread: what can be asked of it and done to it.
+//! A path, seen from outside its thread: its questions and orders.
 
 use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};

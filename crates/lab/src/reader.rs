@@ -1,8 +1,8 @@
-//! What reads works beside the packets' way: eavesdropper and capture, on a thread of their own.
+//! The readers of packets: eavesdropper and capture, on a thread of their own.
 //!
-//! The thread that carries a path's packets has a [`Tap`]: it counts what passes and hands a copy of it over. What waits to be read is
-//! limited by [`MAX_BACKLOG`]; beyond it packets pass unread, and [`Heard::unread`](crate::Heard::unread) says how much that was. Questions
-//! come the same way as packets, so that the answer has everything in it that passed before.
+//! The thread that carries a path's packets has a [`Tap`]: it counts packets and passes a copy to the reader. [`MAX_BACKLOG`] limits the
+//! queue. Beyond it packets pass unread, and [`Heard::unread`](crate::Heard::unread) counts them. Questions take the same queue as packets,
+//! so that an answer covers all earlier packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What arrives over time: bytes per interval, and where in the data stream.
+//! Arrivals over time: bytes per interval, and their place in the data stream.
 
 use std::time::Duration;
 

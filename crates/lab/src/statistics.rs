@@ -1,4 +1,4 @@
-//! Medians, and how far runs lie apart.
+//! Medians and the spread of runs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
-//! Hosts joined by wires (veth): what the kernel's own devices, queues and routers do, at full speed and without an emulator. For peers on
-//! the kernel's Multipath TCP, and for programs under test that need no attacker.
+//! Hosts joined by wires (veth): the kernel's own devices, queues and routers, at full speed and without an emulator. For peers on the
+//! kernel's Multipath TCP, and for programs under test that need no attacker.
 //!
-//! [`Pair`] is two hosts and the wires between them; [`Testbed`] is such a pair with two paths, routes for a client with several
-//! networks, and a router on each path where that is wanted:
+//! [`Pair`] is two hosts and the wires between them. [`Testbed`] is such a pair with two paths, routes for a client with several networks,
+//! and optionally a router on each path:
 //!
 //! ```text
 //!              10.1.1.2 p1 ── c router1 s ── p1 10.2.1.2
@@ -10,9 +10,9 @@
 //!              10.1.2.2 p2 ── c router2 s ── p2 10.2.2.2
 //! ```
 //!
-//! IPv6 alike: `fd00:1:1::2` and so on. A packet takes the path of the client's address in it: the client routes by source, the
-//! server by destination. So the client's second address may well talk to the server's first, as a phone with two networks
-//! talks to a server with one. Without routers the pairs are joined directly and the server has the routers' addresses.
+//! IPv6 is the same: `fd00:1:1::2` and so on. A packet takes the path of the client's address in it: the client routes by source, the
+//! server by destination. So the client's second address may talk to the server's first, like a phone with two networks and a server with
+//! one. Without routers the pairs are joined directly and the server has the routers' addresses.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

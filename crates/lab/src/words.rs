@@ -1,4 +1,4 @@
-//! Paths and their conditions in words, as a person types them.
+//! The text form of paths and their conditions, as users type them.
 //!
 //! ```text
 //! lte=30mbit,40ms,1%,10ms,128kB,untrusted        rate, delay one way, loss, jitter, queue, in this order

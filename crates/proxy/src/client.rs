@@ -1,4 +1,4 @@
-//! The client's side: a program's connection goes out as a stream of its own.
+//! The client's side: each connection of a program is a stream of its own.
 
 use std::future::Future;
 use std::io;

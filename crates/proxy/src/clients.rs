@@ -1,4 +1,4 @@
-//! The clients that `plait serve` lets in: a file with a line for each.
+//! The allowed clients of `plait serve`: a file with a line for each.
 
 use std::sync::{Mutex, PoisonError};
 

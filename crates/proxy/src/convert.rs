@@ -1,7 +1,7 @@
-//! The messages of the Convert protocol (RFC 8803): where a stream is to go, and what became of that.
+//! The messages of the Convert protocol (RFC 8803): the destination of a stream, and the result of connecting to it.
 //!
-//! They travel inside the protected stream, the client's in its first flight, so that no round trip is
-//! spent on asking. One message each way, then the bytes of the two programs.
+//! They travel inside the protected stream, the client's in its first flight, so that the request costs no round trip. One message each
+//! way precedes the bytes of the two programs.
 //!
 //! Five things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
 //! the server resolves names, not the client. The unspecified address with port 53 means the resolver of the server. With port 0 it

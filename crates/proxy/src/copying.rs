@@ -1,7 +1,7 @@
-//! Bytes from one stream to another: with a buffer while there are some, without one while there are none.
+//! Copies bytes from one stream to another, with a buffer only while there is data.
 //!
-//! A server has thousands of connections on which nothing happens most of the time. A buffer for each direction of each, as long as what is
-//! to be carried at once, would be most of what it holds.
+//! A server has thousands of connections that are idle most of the time. A full-size buffer for each direction of each connection would be
+//! most of its memory.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};

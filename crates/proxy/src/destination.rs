@@ -1,4 +1,4 @@
-//! The way from a server to where its clients want to go.
+//! Connections from a server to the destinations of its clients.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,9 +1,9 @@
 //! DNS queries of enclosed programs, answered by the resolver of the server.
 //!
-//! A query that came over UDP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees names that are asked for.
-//! All queries share one stream, which lasts while there are some: they leave without waiting for each other, under identifiers of our own,
-//! and their answers come in any order. When it breaks, those without an answer are asked once more over another. What was answered is kept for as
-//! long as it says, and no longer.
+//! A query that came over UDP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees the names. All queries
+//! share one stream, which lasts while there are some. They leave without waiting for each other, under identifiers of our own, and their
+//! answers come in any order. If the stream breaks, queries without an answer are repeated once over another. Answers are cached for their
+//! time to live, and no longer.
 
 use std::collections::BTreeMap;
 use std::io;

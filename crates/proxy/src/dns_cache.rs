@@ -1,8 +1,8 @@
-//! Answers of the server's resolver, kept for as long as they say.
+//! Answers of the server's resolver, cached for their time to live.
 //!
-//! Programs start by the thousand and ask for the same names. What is kept is the answer to a query, by all of the query but its identifier,
-//! until the first of its records has expired; records are handed out with what is left of their time (RFC 1035, section 3.2.1). That there is no
-//! such name is kept as RFC 2308 says.
+//! Thousands of program starts ask for the same names. The cache stores the answer to a query, by all bytes of the query but its
+//! identifier, until the first of its records has expired. Records are returned with their remaining time (RFC 1035, section 3.2.1). A
+//! negative answer is cached according to RFC 2308.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Unmodified programs in, protected connections out.
+//! Connections of unmodified programs, carried over protected streams.
 //!
 //! A client sends its destination in the first flight of a protected stream ([`request`], in the messages of [`convert`]). The server
 //! checks its [`rules`] and joins the stream with a connection of its own ([`serve`](serve::serve), [`destination`], [`relay`]). Programs

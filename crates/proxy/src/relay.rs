@@ -1,4 +1,4 @@
-//! Two streams joined: what comes in at one goes out at the other, each direction to its own end.
+//! Joins two streams: data from one leaves on the other, and each direction ends on its own.
 
 use std::io;
 

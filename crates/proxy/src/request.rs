@@ -1,4 +1,4 @@
-//! A destination asked for and answered, on any pair of streams.
+//! A request for a destination and its answer, on any pair of streams.
 //!
 //! The client writes its request and then the program's bytes at once; the server's answer precedes the
 //! returned bytes. So only a caller that needs the answer waits for a round trip.

@@ -1,9 +1,10 @@
-//! Which destinations a server connects its clients to.
+//! The destinations that a server connects its clients to.
 //!
-//! A rule is `HOST:PORT`: host an address, a prefix (`10.0.0.0/8`), a name, a name with leading `*.`, or `*`;
-//! port a number, a range (`8000-8099`) or `*`. What no rule allows is refused: there is no open proxy by
-//! accident. A name that is allowed by name may resolve to any address but those that only make sense on the
-//! server itself (loopback, link-local, unspecified, multicast); these must be allowed as addresses.
+//! A rule is `HOST:PORT`. The host is an address, a prefix (`10.0.0.0/8`), a name, a name with leading `*.`,
+//! or `*`; the port is a number, a range (`8000-8099`) or `*`. A destination without a matching rule is
+//! refused, so that no open proxy exists by accident. A name that is allowed by name may resolve to any
+//! address except those that are meaningful on the server only (loopback, link-local, unspecified,
+//! multicast); these must be allowed as addresses.
 
 use std::fmt;
 use std::net::IpAddr;

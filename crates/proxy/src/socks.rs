@@ -1,7 +1,8 @@
 //! SOCKS5, server side (RFC 1928, RFC 1929): CONNECT only.
 //!
-//! A sans-I/O reader of what a client says, and the bytes to answer with. BIND and UDP ASSOCIATE are
-//! answered with "command not supported"; a client that offers no method that is acceptable is told so.
+//! A sans-I/O parser of the client's messages, with the bytes to answer. BIND and UDP ASSOCIATE are
+//! answered with "command not supported"; a client without an acceptable method gets the answer for
+//! that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

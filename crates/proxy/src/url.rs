@@ -1,4 +1,4 @@
-//! How people name a server: `plait://HOST:7443#FINGERPRINT`, or `HOST[:PORT]`.
+//! The text form of a server: `plait://HOST:7443#FINGERPRINT`, or `HOST[:PORT]`.
 
 use std::fmt;
 use std::net::Ipv6Addr;

@@ -1,4 +1,4 @@
-//! Applications that say a pattern and check what they hear.
+//! Applications that send a pattern and check what they receive.
 
 use bytes::Bytes;
 use plait_base::{Duration, Instant, Random, SeededRandom};

@@ -1,4 +1,4 @@
-//! A connection beside others over bottlenecks that they share: what each carries, and how long packets wait there.
+//! A connection beside others over shared bottlenecks: the throughput of each, and the queueing delay.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

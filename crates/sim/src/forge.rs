@@ -1,4 +1,4 @@
-//! Boxes that lie: corrupted payload with a mended checksum, forged segments, flipped bits.
+//! Boxes that forge: corrupted payload with a mended checksum, forged segments, flipped bits.
 
 use bytes::Bytes;
 use core::ops::Range;

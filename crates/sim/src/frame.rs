@@ -1,4 +1,4 @@
-//! What crosses a path: one IP packet.
+//! The unit on a path: one IP packet.
 
 use bytes::Bytes;
 use plait_wire::{Packet, Segment, TcpEmit, Trust};

@@ -1,4 +1,4 @@
-//! Boxes that swallow: black holes, acknowledgment loss, links with a small MTU.
+//! Boxes that drop packets: black holes, acknowledgment loss, links with a small MTU.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;

@@ -1,15 +1,15 @@
 //! A deterministic network for tests.
 //!
 //! A [`World`] has hosts, each one an [`plait_endpoint::Endpoint`], and paths between their addresses. A path is a
-//! chain of boxes ([`Element`]): links with delay, rate and loss, and the middleboxes that make life hard for
-//! Multipath TCP. Time is virtual: the world jumps from one moment at which something happens to the next.
-//! Everything that happens follows from the seed and the calls, down to the bytes of the capture.
+//! chain of boxes ([`Element`]): links with delay, rate and loss, and the middleboxes that interfere with Multipath
+//! TCP. Time is virtual: the world jumps from one event to the next. Everything follows from the seed and the calls,
+//! down to the bytes of the capture.
 //!
-//! Applications are [`Application`]s: they write and expect a pattern, so that every byte that is lost, doubled or
-//! moved shows.
+//! Applications are [`Application`]s: they write and expect a pattern, so that each lost, doubled or moved byte is
+//! detected.
 //!
-//! The captures of more than a hundred scenarios are frozen as hashes (`tests/golden`): a change that is meant to move
-//! code only leaves them as they are; one that changes what is sent freezes them again and says why.
+//! The captures of more than a hundred scenarios are frozen as hashes (`tests/golden`). A change that only moves code
+//! must keep the hashes; a change of the sent packets freezes them again and states the reason.
 
 mod application;
 mod capture;

@@ -1,4 +1,4 @@
-//! Paths and routes: which way a packet goes, and what is next on it.
+//! Paths and routes: the path of a packet, and the next box on it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use plait_base::Instant;

@@ -1,4 +1,4 @@
-//! Two hosts with some paths between them: what most tests begin with.
+//! Two hosts with some paths between them: the fixture of most tests.
 
 use core::fmt::Write;
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A box that only looks.
+//! A box that only records.
 
 use plait_base::Instant;
 use plait_wire::Segment;

@@ -1,4 +1,4 @@
-//! Boxes that have something against options.
+//! Boxes that strip options or drop segments with them.
 
 use plait_base::Instant;
 use plait_wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, pad_options};

@@ -1,4 +1,4 @@
-//! The command line: the commands that do with sockets of UDP.
+//! The command line: the commands that need sockets of UDP only.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! There is no firewall to be opened.
+//! There is no firewall to open.
 
 /// A type without a value.
 #[derive(Debug)]

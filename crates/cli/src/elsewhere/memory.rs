@@ -1,4 +1,4 @@
-//! What others get of the memory of this process.
+//! Protection of the memory of this process from other users.
 
 /// Nothing keeps it out of swap and core dumps, which is said.
 pub(crate) fn shield() {

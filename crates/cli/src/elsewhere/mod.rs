@@ -1,4 +1,4 @@
-//! Other systems: the commands that do with sockets of UDP, and what they lack there.
+//! Other systems: the commands that need sockets of UDP only, and what they lack there.
 //!
 //! This has been compiled for macOS and for Windows, and has never run.
 

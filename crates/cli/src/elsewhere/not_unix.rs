@@ -1,4 +1,4 @@
-//! Where there are neither users nor signals as on Unix.
+//! Systems without the users and signals of Unix.
 
 /// What never comes.
 pub(crate) const HANGUP: i32 = 1;

@@ -1,4 +1,4 @@
-//! What a machine can lack for plait: nothing that could be tried.
+//! Prerequisites of a machine for plait: none that could be tried.
 
 use std::convert::Infallible;
 

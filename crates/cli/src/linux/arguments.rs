@@ -1,4 +1,4 @@
-//! The command line: what each command takes stands with it.
+//! The command line; the arguments of each command are in its module.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

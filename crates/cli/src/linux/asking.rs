@@ -1,4 +1,4 @@
-//! `plait status` and `plait path`: they ask a running plait, at the socket in the runtime directory or at that of `--control`.
+//! `plait status` and `plait path`: query a running plait, at the socket in the runtime directory or at that of `--control`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! The sockets of a running plait: at one in the runtime directory, and at that of `--control` if there is one, it tells what it does
-//! and how its paths are used, and uses them otherwise.
+//! The sockets of a running plait, one in the runtime directory and the one of `--control` if given. They report its connections and
+//! the use of its paths, and change that use.
 //!
 //! A question is one line of JSON, an answer another; then the connection ends.
 

@@ -1,4 +1,4 @@
-//! The directory where the running plaits of a user can be asked, each at a socket that is called after its process.
+//! The directory with the control socket of each running plait of a user, named after its process.
 //!
 //! Other users can influence these directories: `/tmp` is open to every user, and a user owns the directory of its session, which root
 //! looks into. A [`Directory`] is therefore opened once, without following a link, and checked. Each file that is read, made or removed in

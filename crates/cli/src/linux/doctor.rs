@@ -1,4 +1,4 @@
-//! `plait doctor`: what this machine lacks, and what the way to a server lets through.
+//! `plait doctor`: missing prerequisites of this machine, and what the paths to a server let through.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};

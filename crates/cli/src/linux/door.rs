@@ -1,4 +1,4 @@
-//! Which clients `plait serve` accepts, and what its log says of those that it refuses.
+//! The allowed clients of `plait serve`, and the log lines about refused ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Whether a firewall drops what plait forwards between its TUN device and the paths.
 //!
-//! A verdict to accept in one table of nftables is none for the others: what another table drops by its policy is lost whatever
-//! our own table says. Docker and many distributions' firewalls have such a policy.
+//! A verdict to accept in one table of nftables does not bind the others: if another table drops a packet by its policy, it is
+//! lost whatever our own table says. Docker and many distributions' firewalls have such a policy.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! `plait lab`: two hosts and two paths with an eavesdropper and an injector on each, to try things out in.
+//! `plait lab`: two hosts and two paths with an eavesdropper and an injector on each path.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

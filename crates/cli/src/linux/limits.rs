@@ -1,4 +1,4 @@
-//! Limits of the process, and of what strangers can make it keep.
+//! Limits of the process, and of what unknown peers can make it keep.
 
 use std::num::NonZeroUsize;
 

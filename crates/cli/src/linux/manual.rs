@@ -1,5 +1,4 @@
-//! `plait completions` and `plait man`: made from the definition of the command line, with the examples, files and variables that it
-//! does not tell of.
+//! `plait completions` and `plait man`: generated from the definition of the command line, with examples, files and variables added.
 
 use std::fs;
 use std::io;

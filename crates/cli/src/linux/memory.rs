@@ -1,4 +1,4 @@
-//! What others get of the memory of this process: it holds keys and what connections carry.
+//! Protection of the memory of this process from other users: it holds keys and the data of connections.
 
 use std::io;
 

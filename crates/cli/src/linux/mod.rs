@@ -1,4 +1,4 @@
-//! Linux: all commands, and what those that every system has ask the kernel for.
+//! Linux: all commands, and the kernel interfaces behind the commands of every system.
 
 pub(crate) mod arguments;
 mod asking;

@@ -1,4 +1,4 @@
-//! What is in the way of paths.
+//! Obstacles of paths.
 
 use anyhow::Context;
 use plait::Carriers;

@@ -1,4 +1,4 @@
-//! Lines of the log that strangers cause, limited for all connections of a program together.
+//! Log lines that unknown peers cause, limited for all connections of a program together.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

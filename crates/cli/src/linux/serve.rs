@@ -1,4 +1,4 @@
-//! `plait serve`: clients come in over several paths and go on from here.
+//! `plait serve`: accepts clients over several paths and connects them to their destinations.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! Connections that the program of `plait run` has begun and that wait until their destination has answered.
+//! Connections that the program of `plait run` has begun and that wait for the answer of their destination.
 
 use std::collections::BTreeMap;
 use std::io;

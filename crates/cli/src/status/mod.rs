@@ -1,4 +1,4 @@
-//! What a connection was, for people and for programs.
+//! The status of a connection, for people and for programs.
 
 mod report;
 mod words;

@@ -1,4 +1,4 @@
-//! What the documents say is shown by a test or an attack names one that there is.
+//! Checks that each test or attack named in the documents exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};

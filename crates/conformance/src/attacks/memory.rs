@@ -1,4 +1,4 @@
-//! The memory of a running program, all of it that a core dump would have, and more.
+//! The memory of a running program: all of a core dump, and more.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

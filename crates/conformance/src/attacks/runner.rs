@@ -1,4 +1,4 @@
-//! What of the attacks is run, and how.
+//! The selection of attacks and how they run.
 
 use anyhow::Result;
 use clap::Args;

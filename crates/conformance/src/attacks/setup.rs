@@ -1,5 +1,5 @@
-//! How long it takes to open a connection: from the start of the program that connects to the first byte at the one that reads, where no path gives
-//! anything to the keys but that of the handshake, where the second does beside the data, and where the data waits for it.
+//! Time to open a connection, from the start of the connecting program to the first byte at the reading program. Three cases: only the path
+//! of the handshake contributes to the keys; the second path contributes in parallel with the data; or the data waits for its contribution.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;

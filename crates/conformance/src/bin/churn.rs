@@ -1,7 +1,8 @@
 //! Many short connections one after the other from one host, in two halves: what is kept after each shows a leak.
 //!
-//! `churn ADDRESS:PORT DEVICE COUNT [FINGERPRINT]`: plain over TCP, or sealed over UDP to the server that has this key; each connection sends 100 bytes and reads as many, then both sides close. After each half
-//! a line of JSON with this process's memory and descriptors. `scripts/interop` runs it against the kernel.
+//! `churn ADDRESS:PORT DEVICE COUNT [FINGERPRINT]`: plain over TCP, or sealed over UDP to the server with this key. Each connection sends
+//! 100 bytes and reads as many, then both sides close. After each half it prints a line of JSON with this process's memory and descriptors.
+//! `scripts/interop` runs it against the kernel.
 
 #![allow(clippy::disallowed_methods, reason = "it measures itself with the clock of the machine")]
 

@@ -1,6 +1,6 @@
-//! Many sealed connections over UDP that are open at the same time, and the service of TCP behind the server that they go through.
+//! Many concurrent sealed connections over UDP, and the TCP service behind their server.
 //!
-//! * `crowd echo ADDRESS:PORT` sends back what it gets, until it is killed.
+//! * `crowd echo ADDRESS:PORT` sends received data back, until it is killed.
 //! * `crowd connect ADDRESS:PORT FINGERPRINT COUNT DEVICE...` does what the lines of its standard input say, and answers each by a line of
 //!   JSON with its own memory and descriptors: `open` opens COUNT connections, `talk` exchanges some bytes over each that is open, `close` ends them,
 //!   `row` opens COUNT short ones, a few at a time.

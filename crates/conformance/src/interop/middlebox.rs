@@ -1,4 +1,4 @@
-//! What a path does to packets: rules for the router in its middle.
+//! Packet manipulation on a path: rules for the router in its middle.
 
 use std::time::Duration;
 

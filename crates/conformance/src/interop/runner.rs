@@ -1,4 +1,4 @@
-//! Which scenarios are run, in which roles and over which family.
+//! The selection of scenarios, their roles and address families.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The register of scenarios, and what one is given when it runs.
+//! The register of scenarios, and the context of a running one.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a typical run looked like over time.
+//! A typical run over time.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
-//! The addresses and ports in a packet: found where they are, and put in place of others, checksums with them.
+//! The addresses and ports in a packet: found in place, and replaced, with the checksums adjusted.
 //!
-//! A checksum is not computed anew but changed by what changes (RFC 1624), as the kernel's address translation does it: one that
-//! was wrong on the network is as wrong again.
+//! A checksum is adjusted for the change (RFC 1624), not computed anew, as the kernel's address translation does it: a checksum that was
+//! wrong on the network stays wrong.
 
 use std::net::{IpAddr, SocketAddr};
 

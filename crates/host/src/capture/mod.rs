@@ -1,9 +1,8 @@
 //! Captures in pcapng: what the stack sends and receives, one interface per path.
 //!
-//! Super-segments are written as the wire segments that they stand for, checksums complete, so that any
-//! reader of captures sees a network and not our offloads. Addresses and ports are those that the segments have on that network, not the
-//! stack's private ones. What goes over UDP is written as the TCP that it stands for, which any reader takes apart, with the addresses and
-//! ports of its datagrams.
+//! A super-segment is written as its wire segments, with complete checksums, so that a reader of captures sees a network and not our
+//! offloads. Addresses and ports are those on that network, not the stack's private ones. A segment over UDP is written as TCP, which any
+//! reader decodes, with the addresses and ports of its datagram.
 
 mod addresses;
 mod outside;

@@ -1,4 +1,4 @@
-//! What the stack's four-tuples are on the network, behind the address translation of this host.
+//! The stack's four-tuples on the network, after the address translation of this host.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
-//! What a host asks of the system: devices, sockets, waiting, and what becomes of links and addresses. Linux answers all of it ([`linux`]);
-//! other systems have sockets of UDP, and what else there is to ask them is answered by names of the same meaning (`elsewhere`).
-//! The only unsafe code of the crate is here.
+//! The interface of a host to the system: devices, sockets, waiting, and the state of links and addresses. On Linux, [`linux`] implements
+//! all of it. Other systems have sockets of UDP; `elsewhere` has the other names with the same meaning. The only unsafe code of the crate
+//! is here.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;

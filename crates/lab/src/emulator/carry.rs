@@ -1,4 +1,4 @@
-//! Over the link: decisions, and what follows from them.
+//! Carries packets over the link: the decisions of the link model, and their effects.
 
 use std::io;
 

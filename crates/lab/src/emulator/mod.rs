@@ -1,8 +1,8 @@
 //! One path: packets out of one host's device, over the link model, into the other's.
 //!
-//! One thread per path carries both directions. A packet meets, in this order: the tap of the [reader](crate::reader), the injector, the link. What the injector
-//! invents meets the link like everything else. Super-segments stay whole where the link is faithful and fast,
-//! else each of their packets meets its own fate, and neighbours that arrive together travel on together.
+//! One thread per path carries both directions. A packet meets, in this order: the tap of the [reader](crate::reader), the injector, the
+//! link. Forged packets pass the link like all others. Super-segments stay whole if the link is faithful and fast. Otherwise the link
+//! decides about each of their packets, and neighbours that arrive together travel on together.
 
 mod carry;
 mod queue;

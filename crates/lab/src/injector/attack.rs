@@ -1,4 +1,4 @@
-//! The attacks by name, and when they act.
+//! The attacks by name, and their triggers.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Attacks by what comes late. The link carries what is delayed like everything else; it waits behind it, so that what is let through is
-//! as fast as ever.
+//! Attacks that delay packets. A delayed packet crosses the link like all others and waits behind it, so that the other packets are as
+//! fast as before.
 
 use plait_base::{Duration, Instant, Random, SeededRandom};
 use plait_wire::Segment;

@@ -1,4 +1,4 @@
-//! Attacks by what does not pass.
+//! Attacks that drop packets.
 
 use plait_base::{Random, SeededRandom};
 use plait_wire::{Dss, Flags, MptcpOption, Segment, TcpOption};

@@ -1,5 +1,5 @@
-//! SYNs without end: of invented subflows, since the token of a connection is in clear in the SYN of each join; and of invented
-//! clients.
+//! Floods of SYNs. The SYNs join invented subflows, since each join has the token of a connection in clear in its SYN, or come from
+//! invented clients.
 
 use plait_base::{Duration, Instant, Random, SeededRandom, SeqNum};
 use plait_wire::{Flags, Segment};

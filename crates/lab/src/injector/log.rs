@@ -1,4 +1,4 @@
-//! What the injector has really put on the wire.
+//! The packets that the injector has put on the wire.
 
 use std::time::Duration;
 

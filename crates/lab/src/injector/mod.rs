@@ -1,8 +1,7 @@
-//! An attacker on the path: may change, hold back, drop and invent packets, and knows only what crossed this path.
+//! An attacker on the path: may change, delay, drop and forge packets, and knows only what crossed this path.
 //!
-//! Each armed attack waits for packets of its kind. A treated packet is taken apart, one wire segment of it is treated, and
-//! what comes of it goes on over the link in place of the packet, forged segments before or behind it. Packets that no attack acts on pass
-//! untouched, byte by byte.
+//! Each armed attack waits for packets of its kind. A treated packet is split, one wire segment of it is treated, and the result goes on
+//! over the link in place of the packet, with forged segments before or behind it. Packets without an attack pass untouched, byte by byte.
 
 mod acknowledging;
 mod attack;

@@ -1,7 +1,7 @@
 //! Subflows that live at one end only: the attacker resets one end of each join, and answers for that end at the other one.
 //!
-//! All of it is TCP as the attacker has seen it: sequence numbers, windows, timestamps. The end that is reset joins again after a while, and
-//! the other end has one more subflow each time.
+//! The attacker uses only the TCP that it has seen: sequence numbers, windows, timestamps. The end that is reset joins again after a while,
+//! and the other end has one more subflow each time.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Attacks on how a connection opens: the three-way handshake, the sealed handshake, the first blocks.
+//! Attacks on the opening of a connection: the three-way handshake, the sealed handshake, the first blocks.
 
 use plait_wire::{Dss, Flags, MptcpOption, OptionBytes, Segment, TcpOption};
 

@@ -1,4 +1,4 @@
-//! What the injector makes of a packet.
+//! The result of the injector for a packet.
 
 use plait_base::Duration;
 

@@ -1,4 +1,4 @@
-//! Payloads that were kept for long, to come again all of them.
+//! Payloads kept for a long time, to replay all of them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What a program sends first, before anything answers it.
+//! The first packets of a program's connections, held until the destination has answered.
 //!
 //! A listener of the kernel accepts a connection before it is known whether its destination can be reached. So the SYNs of a program are
 //! dropped in its network, and a copy of each comes here (NFLOG). Once the server has connected, the copy is sent on with a mark that lets

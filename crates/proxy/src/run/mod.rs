@@ -1,9 +1,9 @@
 //! An unmodified program in a private network.
 //!
-//! The program runs in a network namespace of its own where every address is local (`ip route add local
-//! default dev lo`) and a rule sends each TCP connection to a listener of ours: the kernel's loopback TCP
-//! faces the program, and [`original_destination`] says where it wanted to go. Before that its SYN waits at a [`Gate`], until the
-//! destination has answered. Names are asked for at a listener too. Nothing of the program is changed, so static binaries work as well.
+//! The program runs in a network namespace of its own where every address is local (`ip route add local default dev lo`). A rule
+//! redirects each TCP connection to a listener of ours: the program talks to the kernel's loopback TCP, and [`original_destination`]
+//! returns its destination. Before that its SYN waits at a [`Gate`], until the destination has answered. DNS queries reach a listener
+//! too. The program is not changed, so static binaries work as well.
 //!
 //! Two processes take part. [`enclose`] runs in the child: it makes the namespace, opens the listeners there,
 //! hands them to the parent, and becomes the program. [`Enclosed`] is the parent's view of it.

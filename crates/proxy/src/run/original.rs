@@ -1,4 +1,4 @@
-//! Where a redirected connection wanted to go.
+//! The original destination of a redirected connection.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Command lines that are understood, and those that are refused.
+//! Valid and invalid command lines.
 
 use std::num::NonZeroU16;
 

@@ -1,4 +1,4 @@
-//! TCP segments made by hand, and the raw socket they leave by.
+//! TCP segments made by hand, and their raw socket.
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Two `plait` programs that choose their carriers themselves, in networks that let one of them through, or both but not as they were sent:
-//! every byte arrives sealed, both ways, over the carriers that the network leaves.
+//! Two `plait` programs that choose their carriers themselves, in networks that let one of them through, or change the packets of both.
+//! Every byte arrives sealed, both ways, over the carriers that the network leaves.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Routers that pass less than the devices of the hosts do.
+//! Routers with a smaller MTU than the devices of the hosts.
 
 use anyhow::{Result, ensure};
 use plait_netns::Namespace;

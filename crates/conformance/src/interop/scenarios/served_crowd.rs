@@ -1,5 +1,5 @@
-//! Many connections through one `plait serve` over UDP, on to an ordinary service: what it holds before, meanwhile and after, and what it does
-//! where it may open no more files.
+//! Many connections through one `plait serve` over UDP to an ordinary service: its memory and descriptors before, meanwhile and after, and
+//! its behaviour at the limit of open files.
 
 use std::fmt;
 use std::io::Write as _;

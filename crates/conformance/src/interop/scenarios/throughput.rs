@@ -1,4 +1,4 @@
-//! How fast the subject is beside the kernel, on the same two veth pairs, in the same run.
+//! The throughput of the subject beside the kernel, on the same two veth pairs, in the same run.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;

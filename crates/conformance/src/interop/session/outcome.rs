@@ -1,4 +1,4 @@
-//! What came of a transfer, and the evidence for it.
+//! The result of a transfer, and the evidence for it.
 
 use std::fmt::Write as _;
 use std::time::Duration;

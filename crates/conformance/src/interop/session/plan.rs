@@ -1,4 +1,4 @@
-//! What is to happen in a transfer, and how the kernels are set up for it.
+//! The plan of a transfer, and the configuration of the kernels for it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the peer's kernel says while a transfer runs: the events of `ip mptcp monitor`, and `ss -M` in the middle of it.
+//! Observations of the peer's kernel during a transfer: the events of `ip mptcp monitor`, and `ss -M` in the middle of it.
 
 use std::fmt::Write as _;
 use std::path::Path;

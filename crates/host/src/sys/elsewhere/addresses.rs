@@ -1,4 +1,4 @@
-//! Paths that are addresses of this host. Sockets answer what there is to ask, without a packet.
+//! Paths that are addresses of this host. Sockets answer the questions about them, without a packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 

@@ -1,4 +1,4 @@
-//! Nothing is announced: it is looked again and again.
+//! Without announcements, the state is polled.
 
 use std::io;
 use std::time::{Duration, Instant};

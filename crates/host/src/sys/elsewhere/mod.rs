@@ -1,5 +1,5 @@
-//! Other systems, by UDP only: a path is an address of this host, which its sockets are bound to. By which device their packets leave is
-//! for the system's routes to say, and what ICMP says is not heard.
+//! Other systems, over UDP only: a path is an address of this host, and its sockets are bound to it. The routes of the system select the
+//! device of their packets, and ICMP errors are not received.
 //!
 //! This has been compiled for macOS and for Windows, and has never run.
 

@@ -1,7 +1,7 @@
-//! What the kernel announces on a netlink socket, as an occasion to look at its state.
+//! Announcements of the kernel on a netlink socket, which trigger a read of its state.
 //!
-//! What an announcement says is not even looked at: the state itself is read, which cannot be missed or reordered. The
-//! first announcement is acted upon at once; those that come soon after a look share the next one.
+//! The content of an announcement is ignored: the state itself is read, which cannot be missed or reordered. The first
+//! announcement is acted upon at once; those that come soon after a read share the next one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

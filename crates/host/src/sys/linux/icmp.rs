@@ -1,7 +1,7 @@
-//! What ICMP says about datagrams of ours: the kernel keeps it in the queue of errors of their socket, with what the error quotes.
+//! ICMP errors about our datagrams: the kernel keeps them in the error queue of their socket, with the quoted packet.
 //!
-//! It is told as an ICMP error about a segment of TCP would be, and is believed as little: the quoted sequence number has to be in
-//! flight (RFC 5927), and an error ends a subflow only while it is being opened (RFC 5461).
+//! An error is reported like an ICMP error about a segment of TCP, and is trusted as little. The quoted sequence number must be in flight
+//! (RFC 5927), and an error ends a subflow only while it is being opened (RFC 5461).
 
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};

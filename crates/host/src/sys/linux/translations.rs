@@ -1,4 +1,4 @@
-//! What the kernel's connection tracking has made of the four-tuples of the stack (`nfnetlink_conntrack.h`).
+//! The four-tuples of the stack after translation by the kernel's connection tracking (`nfnetlink_conntrack.h`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

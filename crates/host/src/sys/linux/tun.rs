@@ -1,4 +1,4 @@
-//! The TUN device: where our packets meet the kernel's.
+//! The TUN device, which exchanges packets with the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,5 +1,5 @@
-//! Private addresses for the stack: on the subnet of the TUN device, but not the kernel's, so that the kernel
-//! has no opinion about segments sent to them.
+//! Private addresses for the stack: on the subnet of the TUN device, but not assigned to the kernel, so that the kernel does not answer
+//! segments sent to them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -49,7 +49,8 @@ pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error>
     serde_json::from_str(&output).map_err(|source| Error::Output { command: format!("ip {words}"), source })
 }
 
-/// In a process group of its own: Ctrl-C at a terminal is for us, who then still need the program to clean up.
+/// In a process group of its own: Ctrl-C at a terminal is for plait, which still needs the program to clean
+/// up.
 fn command(program: &str, words: &str) -> Command {
     let mut command = Command::new(program);
     command.args(words.split_whitespace()).process_group(0);

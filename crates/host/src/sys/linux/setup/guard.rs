@@ -1,8 +1,8 @@
 //! Keeps the host from routing between its networks while the devices of its paths forward for the stack.
 //!
-//! Segments for the stack come in by the device of a path, so that device must forward. The kernel would then forward everything else
-//! that comes in by it, too. Each device whose forwarding we switched on is therefore closed first: what comes in by it leaves by a TUN
-//! device of ours or not at all. A device that forwarded before is not closed.
+//! Segments for the stack arrive on the device of a path, so that device must forward. The kernel would then forward everything else that
+//! arrives there, too. Each device with forwarding switched on by us is therefore closed first: what arrives on it leaves by a TUN device
+//! of ours or is dropped. A device that forwarded before is not closed.
 //!
 //! Two independent mechanisms close a device, because each of them can be removed by other programs:
 //!
@@ -57,7 +57,7 @@ pub(super) struct Guard {
 }
 
 impl Closed {
-    /// The devices whose forwarding was switched on by us or by another host of ours.
+    /// The devices with forwarding switched on by us or by another host of ours.
     pub(super) fn noted_in(journal: &Journal) -> Self {
         let mut closed = Self::default();
         for name in journal.noted("1") {

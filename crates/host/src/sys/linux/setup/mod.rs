@@ -48,7 +48,7 @@ const QUEUE: u32 = 2000;
 /// The set-up of one host; dropping it undoes everything.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// As long as we hold it nobody else can have a device of that name. Gone when it was closed.
+    /// As long as this is open no other program can have a device of that name. `None` after it was closed.
     tun: Option<Arc<Tun>>,
     device: String,
     /// The kernel's number of the device, which no other has while this network namespace exists.
@@ -258,8 +258,8 @@ impl Network {
         Ok(())
     }
 
-    /// Puts our rules back if somebody has removed them or changed them; whether that was so. `opened` is asked for the
-    /// ports that connections of the stack were opened from.
+    /// Restores our rules if another program has removed or changed them; returns whether that was so. `opened` returns the ports
+    /// that connections of the stack were opened from.
     pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
         let Self { nat: Some(nat), guard, journal, ports, .. } = self else { return Ok(false) };
         let _turn = Journal::turn();
@@ -273,8 +273,8 @@ impl Network {
         guard.note_listing().map(|()| true)
     }
 
-    /// Whether our device was deleted by somebody and another host has one of that name now: what carries our number belongs to
-    /// that host then, which has removed what was ours.
+    /// Whether another program deleted our device and another host now has a device of that name. Then everything with our number
+    /// belongs to that host, which has removed what was ours.
     fn is_replaced(&self, snapshot: &Snapshot) -> bool {
         snapshot.link(&self.device).is_some_and(|link| Some(link.index) != self.index)
     }
@@ -303,8 +303,8 @@ impl Drop for Network {
                 nat.remove();
             }
         }
-        // While we hold the device, its name cannot be that of another one. Now and not when its last descriptor is closed (a program
-        // that is being started has copies of all): whoever takes the next turn must not count it.
+        // While we hold the device, its name cannot belong to another one. This happens now, not when the last descriptor is closed
+        // (a program that is being started has copies of all): the next holder of the lock must not count it.
         if snapshot.link(&self.device).is_some_and(|link| Some(link.index) == self.index) {
             try_run("ip", &format!("link delete dev {}", self.device));
         }
@@ -324,7 +324,7 @@ impl Drop for Network {
 pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
     let mut devices = Snapshot::take()?.default_devices();
     if let Some(address) = towards.filter(|_| devices.is_empty()) {
-        // That there is no route either is for whoever needs one to say.
+        // A missing route is reported by the caller that needs one.
         devices.extend(routes::device_towards(address).ok().flatten());
     }
     Ok(devices)

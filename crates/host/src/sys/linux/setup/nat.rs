@@ -40,8 +40,8 @@ impl Nat {
         Ok(nat)
     }
 
-    /// Whether the table is there with all its chains and rules: whoever flushes the ruleset, as a firewall does that is
-    /// loaded anew, removes it.
+    /// Whether the table exists with all its chains and rules. A program that flushes the ruleset, such as a firewall that
+    /// reloads, removes it.
     pub(super) fn is_whole(&self) -> Result<bool, Error> {
         match list(&self.table) {
             Ok(listing) => Ok(listing == self.whole),
@@ -185,8 +185,8 @@ fn table_name(number: u8) -> String {
     format!("{TABLE_PREFIX}{number}")
 }
 
-/// How long a port that the stack has opened a connection from can be joined from outside: as long as
-/// anybody keeps one open, and yet not for ever.
+/// How long a port that the stack has opened a connection from can be joined from outside: as long as a connection lasts in
+/// practice, and yet not for ever.
 const OPENED_TIMEOUT: &str = "7d";
 
 /// The chains and rules of a table, without what changes by itself.

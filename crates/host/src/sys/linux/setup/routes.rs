@@ -1,5 +1,4 @@
-//! Policy routing: what the stack sends from the address of a path leaves over that path's device, or not at
-//! all.
+//! Policy routing: packets from the address of a path leave over that path's device, or not at all.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What the kernel has: devices, their addresses, the main routing table.
+//! The state of the kernel: devices, their addresses, the main routing table.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -216,7 +216,7 @@ impl Link {
     }
 
     fn usable(&self) -> impl Iterator<Item = &Address> {
-        // The addresses of the loopback device are for this host alone, and so are those who use it.
+        // The addresses of the loopback device are for this host alone, and so are addresses that use it.
         let scope = if self.is_loopback() { "host" } else { "global" };
         let global = move |address: &&Address| address.scope == scope;
         self.addresses

@@ -1,8 +1,8 @@
-//! Kernel settings that forwarding needs, and their return to what they were.
+//! Kernel settings that forwarding needs, and their restoration.
 //!
-//! Several hosts may run side by side and need the same setting, and a host may be killed. So what a setting
-//! was before is written to a file per network namespace before it is changed; the last host to leave, or the
-//! first to come after a crash, puts everything back.
+//! Several hosts may run side by side and need the same setting, and a host may be killed. So the previous value of a
+//! setting is written to a file per network namespace before the change. The last host to leave, or the first to start
+//! after a crash, restores all values.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -208,7 +208,7 @@ impl Entry {
     }
 }
 
-/// The files tell root what to write where: nobody else may write them.
+/// The files tell root which values to write: no other user may write the files.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
