@@ -62,7 +62,7 @@ class Socket:
         if plan["listens"]:
             context.load_cert_chain(plan["certificate"])
         else:
-            # Nobody else is in this network.
+            # No other host is in this network.
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context.wrap_socket(self.socket, server_side=plan["listens"])
 
