@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_before_a_suite_is_agreed_on_whoever_the_peer_would_be() {
+    fn nothing_is_sent_before_a_suite_is_agreed_on_to_any_peer() {
         for is_decided in [false, true] {
             assert!(trust(is_decided, true).judge(&Peer::Unknown, 1).is_err());
             assert!(trust(is_decided, false).judge(&Peer::Unknown, 1).is_ok(), "allowed, and said");

@@ -153,7 +153,7 @@ fn options_that_are_stripped_are_named_with_the_message() {
 
 #[test]
 #[ignore = "needs root"]
-fn what_is_dropped_is_told_from_what_nobody_answers() {
+fn dropped_packets_are_distinguished_from_unanswered_ones() {
     let net = Net::new("check_drop");
     let rules = forwarded("tcp flags & (syn | ack) == syn tcp option mptcp exists drop");
     let (code, way) = net.check(&rules, "tcp", &[]);

@@ -102,7 +102,7 @@ fn a_page_that_is_too_wide_pale_small_or_unexplained_is_noticed() {
 
 #[test]
 #[ignore = "needs chromium"]
-fn a_page_that_complains_or_asks_somebody_is_noticed() {
+fn a_page_that_complains_or_asks_a_host_is_noticed() {
     let place = Place::new("twin");
     let page = place.file("page.html");
     let body = "<script>console.error('a complaint'); fetch('https://192.0.2.1/asked')</script>";

@@ -73,7 +73,7 @@ fn a_server_that_does_not_answer_is_told_from_a_machine_that_lacks_something() {
 }
 
 #[test]
-fn an_ordinary_user_who_reaches_nobody_is_not_told_that_it_takes_root() {
+fn an_ordinary_user_that_reaches_no_host_is_not_told_that_it_takes_root() {
     let world = place("doctor_nobody");
     let bob = User::new("daemon", &world);
     let key = format!("SHA256:{}", "A".repeat(43));

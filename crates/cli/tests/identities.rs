@@ -240,7 +240,7 @@ fn listen_and_connect_know_each_other_by_keys_and_certificates() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_listener_says_whom_it_refused_and_what_was_missing() {
+fn a_listener_names_the_refused_client_and_what_was_missing() {
     let world = World::without_server("unsealed");
     let mut listen = Command::new(PLAIT);
     listen.args(["listen", "7105", "--path", "wan1", "--keys", "server"]);

@@ -148,7 +148,7 @@ fn an_ordinary_user_has_a_lab_where_tun_devices_are_for_users() {
 
 #[test]
 #[ignore = "needs root"]
-fn an_ordinary_user_who_may_not_is_told_what_doctor_says() {
+fn an_ordinary_user_without_permission_is_told_what_doctor_says() {
     let place = Place::new("lacks");
     let user = place.of_user("mknod -m 600 $0/tun c 10 200 && mount --bind $0/tun /dev/net/tun");
     let doctor = user("plait doctor");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_awake_is_not_signalled_but_does_not_fall_asleep() {
+    fn a_thread_that_is_awake_is_not_signalled_but_does_not_fall_asleep() {
         let wake = Wake::new().expect("a signal");
         wake.begin_to_look();
         wake.ask();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_signalled_once() {
+    fn a_sleeping_thread_is_signalled_once() {
         let wake = Wake::new().expect("a signal");
         assert!(wake.may_sleep());
         wake.ask();

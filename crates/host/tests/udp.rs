@@ -78,7 +78,7 @@ async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_nobody_has_is_told_by_icmp_and_not_by_silence() {
+async fn a_port_without_a_listener_is_reported_by_icmp_and_not_by_silence() {
     let client = host();
     for address in ["127.0.0.1", "::1"] {
         // Free again when it is dropped.
@@ -226,7 +226,7 @@ async fn where_options_are_stripped_from_datagrams_nothing_goes_in_clear() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_strangers_send_is_counted_or_reset_and_harms_nobody() {
+async fn what_unknown_peers_send_is_counted_or_reset_and_harms_no_connection() {
     let (server, client) = (host(), host());
     let mut listener = listen(&server, Config::default()).await;
     let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());

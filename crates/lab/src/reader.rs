@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_not_copied_and_a_text_to_watch_changes_that() {
+    fn packets_without_a_reader_are_not_copied_and_a_text_to_watch_changes_that() {
         let (reader, mut tap) =
             ReaderHandle::start("a", Eavesdropper::new(0), None).expect("a thread starts");
         let frame = Frame::from_segment(&segment(b"the plain text of the letter", 1000));

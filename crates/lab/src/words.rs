@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_nobody_mentions_holds_one_round_trip_and_no_rate_needs_none() {
+    fn a_default_queue_holds_one_round_trip_and_no_rate_needs_none() {
         assert_eq!(conditions("a=80mbit,50ms").queue, Some(1_000_000));
         assert_eq!(conditions("a=1mbit,1ms").queue, Some(65_536));
         assert_eq!(conditions("a=off,50ms").queue, None);

@@ -32,7 +32,7 @@ fn upload(lab: &Lab, transport: Transport, attack: Attack) -> Received {
 
 #[test]
 #[ignore = "needs root"]
-fn a_crossing_syn_makes_a_connection_with_nobody_of_whoever_opens() {
+fn a_crossing_syn_makes_a_connection_without_a_peer_of_the_opener() {
     let lab = one_path();
     let path = lab.path("a").expect("it is there");
     path.attack(Attack::new(AttackName::SynCrossing)).expect("it runs");

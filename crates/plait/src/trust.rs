@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sealed_with_a_suite_is_refused_whoever_is_trusted() {
+    fn what_is_not_sealed_with_a_suite_is_refused_with_any_trust() {
         for trust in [Trust::anonymous(), Trust::pinned(Fingerprint::new([1; 32]))] {
             let asked_for = SealedStatus { suite: None, ..sealed(key(1)) };
             for status in [None, Some(&asked_for)] {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_path_is_told_at_once_that_a_server_that_is_new_is_not_believed_there() {
+    fn a_host_with_one_path_is_told_at_once_that_a_new_server_is_not_trusted() {
         let (_, peers) = known_peers("alone");
         let devices = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let new = expected(&Trust::known_peers(peers.clone()));

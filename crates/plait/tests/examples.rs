@@ -69,7 +69,7 @@ fn http_get_fetches_a_page_from_a_server_on_the_kernels_tcp() {
 
 #[test]
 #[ignore = "needs root"]
-fn sealed_server_keeps_its_key_greets_whom_it_knows_and_ends_on_an_interrupt() {
+fn sealed_server_keeps_its_key_greets_known_clients_and_ends_on_an_interrupt() {
     let net = Net::new("sealed");
     let key_file = net.file("key");
     let mut server = net.server("sealed_server", &["7443", &key_file]);

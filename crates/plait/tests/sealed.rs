@@ -23,7 +23,7 @@ const SERVER: &str = "10.94.1.2:7443";
 
 #[test]
 #[ignore = "needs root"]
-fn a_pinned_server_is_reached_over_both_paths_and_says_who_it_is() {
+fn a_pinned_server_is_reached_over_both_paths_and_shows_its_key() {
     let net = Net::new();
     let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     let clients = Clients::known([ours.fingerprint()]);
@@ -87,7 +87,7 @@ fn an_impostor_gets_nothing_whatever_it_offers() {
 
 #[test]
 #[ignore = "needs root"]
-fn who_is_turned_away_at_once_has_a_stream_that_says_so_however_late_he_looks() {
+fn a_client_refused_at_once_gets_a_stream_that_reports_it_even_later() {
     let net = Net::new();
     let theirs = Identity::generate().expect("a key");
     let address: SocketAddr = SERVER.parse().expect("an address");
@@ -109,7 +109,7 @@ fn who_is_turned_away_at_once_has_a_stream_that_says_so_however_late_he_looks() 
 
 #[test]
 #[ignore = "needs root"]
-fn a_service_for_nobody_lets_nobody_in() {
+fn a_service_without_known_clients_accepts_none() {
     let net = Net::new();
     let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     net.runtime.block_on(async {

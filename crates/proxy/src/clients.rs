@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_added_or_taken_out_is_so_at_once() {
+    fn an_added_or_removed_client_takes_effect_at_once() {
         let (_scratch, store) = empty();
         let [ada, eve] = [3, 4].map(key);
         let file = store.path(FILE);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_lets_nobody_in_and_keeps_nobody_else_out() {
+    fn an_invalid_line_allows_no_client_and_excludes_no_other() {
         let (_scratch, store) = empty();
         let [ada, eve] = [3, 4].map(key);
         // Eve should be restricted by rules, and the line has a mistake.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_in_by_a_file_that_others_can_change() {
+    fn no_client_is_allowed_by_a_file_that_others_can_change() {
         let (_scratch, store) = empty();
         let ada = key(5);
         let file = store.path(FILE);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_for_something_to_carry_share_one_buffer() {
+    fn all_copies_that_wait_for_data_share_one_buffer() {
         let pool = Pool::new(BUFFER, MAX_SPARE);
         let mut context = Context::from_waker(Waker::noop());
         let rooms = [(); 3].map(|()| {

@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_query_is_answered_here_and_asks_nobody() {
+    async fn what_is_no_query_is_answered_here_and_not_sent_on() {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
         let at = server.local_addr().expect("bound");
         let dialed: Arc<AtomicUsize> = Arc::default();

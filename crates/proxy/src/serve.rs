@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_for_nowhere_learns_that_it_is_welcome() {
+    async fn a_client_that_asks_for_no_destination_learns_that_it_is_accepted() {
         let nobody = Service::Forward("127.0.0.1:1".into());
         for service in [proxy(&["10.0.0.0/8:443".into()]), nobody] {
             assert_eq!(ask_for(service, None, Destination::Nowhere).await.expect("welcome"), b"");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_forwarder_answers_who_asks_and_has_no_resolver() {
+    async fn a_forwarder_answers_a_client_that_asks_and_has_no_resolver() {
         let at = shouting_server().await;
         let service = || Service::Forward(at.to_string());
         let anywhere = || Destination::Name("anywhere.example".into(), 1);

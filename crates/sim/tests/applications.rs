@@ -75,7 +75,7 @@ fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
 }
 
 #[test]
-fn who_lets_go_without_having_read_everything_resets_the_connection() {
+fn a_release_with_unread_data_resets_the_connection() {
     let mut fixture = Fixture::new(4);
     let id = fixture.connect();
     let accepted = fixture.accepted();
@@ -91,7 +91,7 @@ fn who_lets_go_without_having_read_everything_resets_the_connection() {
 }
 
 #[test]
-fn who_lets_go_hears_no_more_and_the_peer_that_goes_on_talking_is_told() {
+fn a_released_connection_reads_no_more_and_resets_a_peer_that_goes_on_sending() {
     let mut fixture = Fixture::new(5);
     let id = fixture.connect();
     let accepted = fixture.accepted();
@@ -141,7 +141,7 @@ fn an_orphan_that_stands_still_is_aborted() {
 }
 
 #[test]
-fn who_stops_resets_what_was_let_go_of_and_not_yet_delivered() {
+fn a_stopping_host_resets_released_connections_that_are_not_yet_delivered() {
     let mut fixture = Fixture::new(14);
     let id = fixture.connect();
     let accepted = fixture.accepted();
@@ -215,7 +215,7 @@ fn an_id_is_worth_nothing_after_release() {
 }
 
 #[test]
-fn who_stops_listening_resets_those_that_wait_and_keeps_those_that_were_let_in() {
+fn the_end_of_a_listener_resets_waiting_connections_and_keeps_accepted_ones() {
     let mut fixture = Fixture::new(9);
     let kept = fixture.connect();
     let accepted = fixture.accepted();

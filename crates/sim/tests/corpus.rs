@@ -10,7 +10,7 @@ use replay::{Effort, replay};
 const EFFORT: Effort = Effort { bytes: 24, step: 13 };
 
 #[test]
-fn somebody_who_holds_one_path_of_two() {
+fn an_attacker_on_one_path_of_two() {
     replay("two-paths", 8, &EFFORT, properties::one_path_of_two);
 }
 

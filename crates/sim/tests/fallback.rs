@@ -76,7 +76,7 @@ fn a_client_that_does_not_offer_multipath() {
 }
 
 #[test]
-fn who_refuses_plain_tcp_gets_an_error_and_says_nothing() {
+fn a_host_that_refuses_plain_tcp_gets_an_error_and_sends_nothing() {
     let mut pair = Pair::new(3, 1, Families::V4);
     pair.chain_with(0, Stripper::all(Moment::SynAck));
     pair.serve(&Config::default(), Workload::of(BYTES));

@@ -43,7 +43,7 @@ fn a_changed_payload_on_the_only_path_ends_multipath_and_not_the_connection() {
 }
 
 #[test]
-fn without_the_checksum_nobody_notices_a_changed_payload() {
+fn without_the_checksum_a_changed_payload_is_not_detected() {
     let mut pair = Pair::new(2, 2, Families::V4);
     for path in 0..2 {
         // Behind slow start, in which the changed segment may be lost, or come by the other path first.

@@ -215,7 +215,7 @@ fn what_a_path_has_carried_is_known_after_hundreds_of_flaps() {
 }
 
 #[test]
-fn who_loses_all_subflows_without_a_word_is_told_in_time() {
+fn a_host_that_loses_all_subflows_silently_is_told_in_time() {
     for paths in [1, 2] {
         let mut pair = Pair::new(12, paths, Families::V4);
         for path in 0..paths {

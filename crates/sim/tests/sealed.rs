@@ -111,7 +111,7 @@ fn a_reader_notices_within_minutes_that_all_paths_were_cut_in_silence() {
 }
 
 #[test]
-fn without_probes_nobody_notices_for_half_an_hour() {
+fn without_probes_the_loss_is_not_detected_for_half_an_hour() {
     let mut config = sealed(Tep::TcpcryptCurve25519);
     let Protect::Sealed(settings) = &mut config.protect else { unreachable!("it is sealed") };
     settings.keep_alive = None;
@@ -190,7 +190,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_somebody_does_on_one_path_costs_that_path_at_most(
+    fn an_attack_on_one_path_costs_that_path_at_most(
         tampering in tampering(), seed in 0..1000u64, path in 0..2usize, forward in any::<bool>(),
     ) {
         let mut pair = Pair::new(seed, 2, Families::V4);

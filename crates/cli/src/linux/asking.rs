@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_told_with_who_where_how_much_and_over_what() {
+    fn a_connection_is_listed_with_client_destination_bytes_and_paths() {
         let text = details(&plait());
         for line in [
             "  path eth0=trusted,backup up over udp 192.0.2.2\n",

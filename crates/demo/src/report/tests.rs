@@ -85,7 +85,7 @@ fn the_page_stands_alone_is_small_and_shows_what_was_heard_as_text() {
 }
 
 #[test]
-fn the_headline_counts_who_came_through_and_forged_data_is_called_so() {
+fn the_headline_counts_intact_systems_and_forged_data_is_called_so() {
     let html = page(&walkthrough(), "report.json").expect("a page");
     assert!(html.contains(
         "6 attacks, 4 systems: sealed 6/6 intact; scrambled 0/6 intact; plain 0/6 intact; TLS over kernel MPTCP 0/6 intact"

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_asked_another_address_is_answered_from_there_whatever_strangers_do() {
+    fn a_peer_of_another_address_is_answered_from_there_whatever_strangers_do() {
         let mut asked = Asked::default();
         asked.note(tuple(1), asking(OTHER), |_| false);
         asked.note(tuple(2), asking(OWN), |_| false);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_since_the_last_sweep_is_not_forgotten_before_his_answer_has_left() {
+    fn an_address_that_is_new_since_the_last_sweep_is_kept_until_its_answer_has_left() {
         let mut asked = Asked::default();
         asked.note(tuple(1), asking(OTHER), |_| false);
         asked.sweep(|_| false);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_the_name_of_a_peer_elsewhere_does_not_turn_answers_away_from_him() {
+    fn a_forged_source_does_not_divert_answers_from_a_peer() {
         let mut asked = Asked::default();
         let has_tuple = |_: &FourTuple| true;
         // One peer uses the path's own address, another peer another address, before and after the endpoint knows them.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_answered_from_where_he_has_asked_last() {
+    fn an_unknown_peer_is_answered_from_the_address_that_it_used_last() {
         let mut asked = Asked::default();
         let has_tuple = |_: &FourTuple| false;
         // An attacker has guessed the peer's future port.
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_after_his_connection_may_ask_another_address() {
+    fn a_peer_that_returns_after_its_connection_may_use_another_address() {
         let mut asked = Asked::default();
         for address in [OTHER, OWN, OTHER] {
             asked.note(tuple(1), asking(address), |_| false);

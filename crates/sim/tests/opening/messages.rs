@@ -119,7 +119,7 @@ fn whatever_happens_to_one_message_of_the_second_attempt_everything_arrives_once
 }
 
 #[test]
-fn the_opening_that_was_held_back_wakes_nobody_when_it_is_let_go() {
+fn the_opening_that_was_held_back_wakes_no_task_when_it_is_let_go() {
     for tep in TEPS {
         // Everything of the first attempt behind its handshake is kept, and delivered when the second is in use.
         for release in [300, 500, 1000, 3000, 15_000] {

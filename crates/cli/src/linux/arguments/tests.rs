@@ -45,7 +45,7 @@ fn sizes_and_limits_reach_the_settings() {
 }
 
 #[test]
-fn a_mesh_and_joins_by_who_was_connected_to_are_asked_for() {
+fn a_mesh_and_joins_by_the_listening_host_are_options() {
     for (words, asked) in [
         ("plait connect h 80", (false, false)),
         ("plait connect h 80 --mesh", (true, false)),

@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_opened_is_seen_at_the_address_that_is_answered_to() {
+    fn an_opener_is_seen_at_the_address_that_is_answered_to() {
         let inside = tuple("198.18.0.10:4000", "203.0.113.7:443");
         let answer = answer(&inside, &tuple("203.0.113.7:443", "192.0.2.1:61000"));
         assert_eq!(outside(&answer, &inside), Some(tuple("192.0.2.1:61000", "203.0.113.7:443")));
     }
 
     #[test]
-    fn who_has_accepted_is_seen_at_the_address_that_was_asked() {
+    fn an_acceptor_is_seen_at_the_address_that_was_asked() {
         let inside = tuple("[fd70::a]:443", "[2001:db8::7]:5000");
         let answer = answer(&tuple("[2001:db8::7]:5000", "[2001:db8::1]:443"), &inside);
         assert_eq!(outside(&answer, &inside), Some(tuple("[2001:db8::1]:443", "[2001:db8::7]:5000")));
