@@ -127,7 +127,7 @@ fn a_server_that_is_killed_and_started_again_in_mid_transfer_is_noticed_within_t
 
 #[test]
 #[ignore = "needs root"]
-fn whoever_answers_in_the_place_of_a_server_cannot_end_its_connections() {
+fn another_host_in_the_place_of_a_server_cannot_end_its_connections() {
     let mut world = World::new("impostor");
     let mut download = start_download(&mut world, &[]);
     world.kill_serving();
@@ -251,7 +251,7 @@ fn a_server_prints_an_address_of_each_family_and_clients_come_by_either() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_line_of_authorized_clients_that_makes_no_sense_is_named_and_keeps_nobody_else_out() {
+fn an_invalid_line_of_authorized_clients_is_named_and_excludes_no_other_client() {
     let mut world = World::without_server("badline");
     let key = world.key("client", &["gen"]).lines().nth(1).expect("a line").to_owned();
     fs::create_dir(world.file("server")).expect("a directory");
@@ -266,7 +266,7 @@ fn a_line_of_authorized_clients_that_makes_no_sense_is_named_and_keeps_nobody_el
 
 #[test]
 #[ignore = "needs root"]
-fn a_program_runs_as_who_called_sudo_or_as_who_is_named() {
+fn a_program_runs_as_the_user_that_called_sudo_or_as_the_named_user() {
     let world = World::new("sudo");
     let run = |options: &[&str]| {
         let mut command = Command::new(PLAIT);
@@ -336,7 +336,7 @@ fn paths_that_cannot_be_used_are_named_with_those_that_there_are() {
 
 #[test]
 #[ignore = "needs root"]
-fn whoever_listens_says_what_whoever_connects_needs() {
+fn a_listener_prints_what_a_client_needs() {
     let world = World::without_server("words");
     let mut command = Command::new(PLAIT);
     command.args(["listen", "4242", "--echo", "--count", "1", "--path", "wan1", "--keys", "server"]);
@@ -403,7 +403,7 @@ fn a_program_learns_at_once_what_cannot_be_reached_and_people_learn_why() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_ping_is_refused_and_not_answered_by_whoever_is_nearest() {
+fn a_ping_is_refused_and_not_answered_by_the_nearest_host() {
     let world = World::new("ping");
     for address in ["192.0.2.254", SERVER] {
         let output = world.run(&["--user", "root"], &["ping", "-c", "1", "-W", "5", address]);

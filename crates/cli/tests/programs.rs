@@ -278,7 +278,7 @@ fn browsers_come_by_socks_with_and_without_a_password() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_server_is_who_it_was_or_nobody() {
+fn a_server_has_the_key_it_had_or_is_refused() {
     let mut world = World::new("known");
     let unpinned = world.url.split_once('#').expect("a key").0.to_owned();
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
@@ -308,7 +308,7 @@ fn a_server_is_who_it_was_or_nobody() {
 
 #[test]
 #[ignore = "needs root"]
-fn somebody_in_the_middle_of_one_path_is_found_out_at_the_first_contact() {
+fn an_attacker_on_one_path_is_detected_at_the_first_contact() {
     let mut world = World::without_server("middle");
     // Both paths lead to the address that is named: one that a peer announces would prove nothing of it.
     world.server.ip("address add 10.77.1.2/32 dev lo").expect("added");
@@ -363,7 +363,7 @@ fn a_thousand_look_ups_at_once_are_all_answered() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_server_that_is_asked_to_says_who_went_where() {
+fn a_server_that_is_asked_to_logs_clients_and_destinations() {
     let mut world = World::without_server("access");
     world.make_file("small", 1000);
     world.key("client", &["gen"]);

@@ -60,7 +60,7 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
 
 #[test]
 #[ignore = "needs root"]
-fn rules_that_somebody_emptied_are_made_whole_again() {
+fn rules_that_another_program_emptied_are_restored() {
     let _turn = turn();
     let net = Net::new();
     let host = net.host(&["a1"]);

@@ -59,7 +59,7 @@ fn survives(tep: Tep, garbage: Garbage, path: usize, to: &'static [Direction]) {
 }
 
 #[test]
-fn on_either_path_it_costs_that_path_alone_whoever_gets_it() {
+fn on_either_path_it_costs_that_path_alone_at_either_end() {
     const BOTH: &[Direction] = &[Direction::Forward, Direction::Backward];
     for tep in TEPS {
         for garbage in GARBAGE {
