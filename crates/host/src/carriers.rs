@@ -7,19 +7,19 @@ use plait_base::PathId;
 
 use crate::udp;
 
-/// What carries the segments of a path.
+/// The carrier of the segments of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP packets with TCP in them, through a TUN device.
     Tcp,
-    /// Datagrams of UDP with the same in them, through sockets.
+    /// Datagrams of UDP with the same segments in them, through sockets.
     Udp,
 }
 
-/// Which carriers a host has.
+/// The carriers of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Carriers {
-    /// TCP and UDP where a TUN device is to be had, else UDP alone.
+    /// TCP and UDP if a TUN device is available, otherwise UDP alone.
     Auto,
     /// TCP only, or no host.
     #[default]
@@ -29,7 +29,7 @@ pub enum Carriers {
 }
 
 impl Carrier {
-    /// That of the path with this id.
+    /// The carrier of the path with this id.
     #[must_use]
     pub fn of(path: PathId) -> Self {
         if udp::is_udp(path) { Self::Udp } else { Self::Tcp }

@@ -9,7 +9,8 @@ use crate::network_monitor::Requests;
 use crate::path::PathSpec;
 use crate::shared::Shared;
 
-/// Asks a [`crate::Host`] about its paths and changes their use. It may outlive the host, and then has no effect.
+/// Reads the state of the paths of a [`crate::Host`] and changes their use. It may outlive the host, and then has
+/// no effect.
 #[derive(Clone)]
 pub struct PathControl {
     shared: Arc<Shared>,
@@ -21,20 +22,20 @@ impl PathControl {
         Self { shared, requests }
     }
 
-    /// The paths and their state now.
+    /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
     }
 
-    /// As [`crate::Host::tcp_missing`].
+    /// The same as [`crate::Host::tcp_missing`].
     #[must_use]
     pub fn tcp_missing(&self) -> Option<String> {
         self.shared.lock().tcp_missing.clone()
     }
 
-    /// From now on the path of this device has this class, and is a backup or not: connections tell their peers by
-    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that may carry nothing.
+    /// Sets the class of the path of this device, and whether it is a backup. Connections tell their peers by
+    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that must carry nothing.
     ///
     /// # Errors
     /// The host has no path of this device, or has ended.

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitStatus;
 
-/// Why there is no host, or no listener on it.
+/// An error of setting up a host or a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The TUN device cannot be made.
@@ -11,7 +11,7 @@ pub enum Error {
     Tun {
         /// The kernel's answer.
         source: io::Error,
-        /// What helps.
+        /// The fix.
         fix: &'static str,
     },
     /// A program that sets up the network failed.
@@ -19,7 +19,7 @@ pub enum Error {
     Program {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// What it wrote to its standard error.
         message: String,
@@ -34,12 +34,12 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A program's output makes no sense to us.
+    /// The output of a program cannot be parsed.
     #[error("cannot understand what `{command}` printed: {source}\n  fix: install iproute2 5.0 or newer")]
     Output {
         /// The command line.
         command: String,
-        /// Where it stops making sense.
+        /// The part that cannot be parsed.
         source: serde_json::Error,
     },
     /// A kernel setting cannot be changed.
@@ -52,12 +52,12 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A path names something that cannot be a device.
+    /// A path has an invalid device name.
     #[error("`{name}` cannot be the name of a device: {reason}")]
     DeviceName {
         /// The name as given.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// The same device twice.
@@ -66,7 +66,7 @@ pub enum Error {
         /// The device.
         name: String,
     },
-    /// The use of a path was to be changed that is not there.
+    /// The path to change does not exist.
     #[error("this host has no path {name}\n  fix: name one of those it was started with")]
     UnknownPath {
         /// The device.
@@ -98,18 +98,18 @@ pub enum Error {
     Capture {
         /// Its name.
         file: String,
-        /// What went wrong.
+        /// The cause.
         source: io::Error,
     },
     /// Some other call to the system failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as the end of the sentence "cannot ...".
+        /// The failed action, as the end of the sentence "cannot ...".
         action: &'static str,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The host is gone: its device was deleted, or it was shut down.
+    /// The host has ended: its device was deleted, or it was shut down.
     #[error("the host has been shut down")]
     Gone,
 }

@@ -1,4 +1,4 @@
-//! How a connection failed, in words and as an [`io::Error`].
+//! The failure of a connection, in words and as an [`io::Error`].
 
 use std::fmt;
 use std::io;
@@ -12,26 +12,26 @@ use plait_mptcp::{
 use crate::carriers::Carrier;
 use crate::shared::{Phase, State};
 
-/// What [`io::Error::get_ref`] gives for a failed connection.
+/// The error inside [`io::Error::get_ref`] of a failed connection.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{}{}", words(*.error), because(.why.as_deref()), lines(.attempts, .paths))]
 pub struct Failure {
-    /// What happened.
+    /// The cause.
     pub error: ConnectionError,
-    /// More about it: what was stripped, refused, or altered where the connection was to be sealed.
+    /// Details about a connection to be sealed: what was stripped, refused, or altered.
     pub why: Option<String>,
-    /// If it could not be opened: what each attempt met, in the order of their beginning.
+    /// If it could not be opened: the result of each attempt, in the order of their start.
     pub attempts: Vec<FailedAttempt>,
-    /// If it was open and has lost its paths: what became of each of them, a line each.
+    /// If it was open and has lost its paths: the end of each of them, a line each.
     pub paths: Vec<String>,
 }
 
-/// One attempt of an opening that has failed.
+/// One attempt of a failed opening.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedAttempt {
     /// The device of its path; `None` if the path is gone.
     pub device: Option<String>,
-    /// What it met.
+    /// Its result.
     pub status: AttemptStatus,
 }
 
@@ -87,7 +87,7 @@ fn words(error: ConnectionError) -> &'static str {
     }
 }
 
-/// As an error of input and output.
+/// Converts the failure to an error of input and output.
 pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
@@ -124,7 +124,7 @@ fn is_open(attempts: &[AttemptStatus]) -> bool {
     attempts.iter().any(|attempt| attempt.outcome == AttemptOutcome::Chosen)
 }
 
-/// What each attempt met; nothing if one of them has opened the connection.
+/// Returns the result of each attempt; nothing if one of them has opened the connection.
 fn failed(attempts: &[AttemptStatus], paths: &Paths) -> Vec<FailedAttempt> {
     if is_open(attempts) {
         return Vec::new();
@@ -134,7 +134,7 @@ fn failed(attempts: &[AttemptStatus], paths: &Paths) -> Vec<FailedAttempt> {
     attempts.iter().map(failed).collect()
 }
 
-/// What each path did to a connection that was open, where that is why it failed here or at the peer.
+/// Returns the effect of each path on an open connection, if it failed for that reason here or at the peer.
 fn lost(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
     let is_why = matches!(error, ConnectionError::AllPathsLost | ConnectionError::FastClose);
     if !is_why || !is_open(&status.attempts) {
@@ -144,7 +144,7 @@ fn lost(error: ConnectionError, status: &Status, paths: &Paths) -> Vec<String> {
     status.path_reports().iter().map(|report| format!("{}: {report}", name(report.path))).collect()
 }
 
-/// A line for each attempt, if there were several: one alone has nothing to add to the error. Or one for each path that was lost. With a
+/// Returns a line for each attempt, if there were several (a single one has nothing to add to the error), or for each lost path. With a
 /// line break in front.
 fn lines(attempts: &[FailedAttempt], paths: &[String]) -> String {
     let attempts = if attempts.len() < 2 { &[] } else { attempts };
@@ -152,7 +152,7 @@ fn lines(attempts: &[FailedAttempt], paths: &[String]) -> String {
     attempts.chain(paths.iter().map(|line| format!("\n  {line}"))).collect()
 }
 
-/// How a path is called that the host has no more.
+/// The name of a path that the host no longer has.
 const GONE: &str = "a path that is gone";
 
 impl fmt::Display for FailedAttempt {
@@ -168,7 +168,7 @@ impl fmt::Display for FailedAttempt {
     }
 }
 
-/// How a connection ended, if it has.
+/// The end of a connection, if it has ended.
 pub(crate) fn end_of(state: &State, now: Instant, id: ConnectionId) -> Option<io::Result<()>> {
     match state.endpoint.end(id) {
         Some(end) => Some(end.map_err(|error| error_of(state, now, id, error))),

@@ -33,20 +33,20 @@ use crate::wake::Wake;
 use crate::without_tun::PlainNetwork;
 use crate::workers::Workers;
 
-/// A running stack. Dropping it resets what is still open and puts the network back to what it was, which
-/// takes some tens of milliseconds; [`Host::drained`] waits for an orderly end before.
+/// A running stack. Dropping it resets the open connections and restores the network, which takes some tens of milliseconds.
+/// [`Host::drained`] waits for an orderly end first.
 pub struct Host {
     shared: Arc<Shared>,
     config: Config,
     crypto_threads: usize,
-    /// Longest super-segment, in bytes of payload, where UDP is all that carries them.
+    /// Longest super-segment, in bytes of payload, if UDP is the only carrier.
     longest_train: Option<u16>,
     // Dropped in this order: the driver sends the last resets before the network is taken down.
     _driver: DriverThread,
     network_monitor: NetworkMonitor,
 }
 
-/// What a [`Host`] is to be. Obtained from [`Host::builder`].
+/// The configuration of a [`Host`]. Obtained from [`Host::builder`].
 #[derive(Clone, Debug)]
 pub struct HostBuilder {
     paths: Vec<PathSpec>,
@@ -59,11 +59,11 @@ pub struct HostBuilder {
     keep_alive: std::time::Duration,
 }
 
-/// Blocks of one connection that may be with the threads, to be sealed and as many to be opened: enough to keep the
-/// threads busy while the driver does something else, and 1 MiB of the longest blocks each way.
+/// Blocks of one connection that may be queued to the threads, to be sealed and as many to be opened: enough to keep the threads busy while
+/// the driver does something else, and 1 MiB of the longest blocks each way.
 const JOBS_PER_CONNECTION: u16 = 16;
 
-/// Sealing so few bytes takes a microsecond or two; waking another thread takes ten.
+/// Sealing this many bytes takes a microsecond or two; waking another thread takes ten.
 const SHORTEST_JOB: usize = 4096;
 
 struct DriverThread {
@@ -72,7 +72,7 @@ struct DriverThread {
 }
 
 impl Host {
-    /// A host without paths yet, with the defaults for everything else.
+    /// Returns a builder of a host without paths, with the defaults for everything else.
     #[must_use]
     pub fn builder() -> HostBuilder {
         HostBuilder {
@@ -87,9 +87,9 @@ impl Host {
         }
     }
 
-    /// Opens a connection to a host that is known by these addresses, best first.
+    /// Opens a connection to a host with these addresses, best first.
     ///
-    /// Giving up the future ends the attempt.
+    /// Dropping the future ends the attempt.
     ///
     /// # Errors
     /// No path can reach any of them, no answer comes, or the peer refuses. The reason is a [`crate::Failure`] inside the error.
@@ -97,7 +97,7 @@ impl Host {
         self.connect_with(self.config.clone(), remotes).await
     }
 
-    /// As [`Host::connect`], with settings for this connection alone.
+    /// Opens a connection as [`Host::connect`] does, with settings for this connection alone.
     ///
     /// # Errors
     /// As [`Host::connect`].
@@ -107,7 +107,7 @@ impl Host {
         Ok(stream)
     }
 
-    /// As [`Host::connect_with`], and does not wait until the connection can be used, which [`Stream::opened`] does.
+    /// Opens a connection as [`Host::connect_with`] does, and does not wait until it can be used; [`Stream::opened`] waits for that.
     ///
     /// # Errors
     /// No path can reach any of them.
@@ -124,7 +124,7 @@ impl Host {
         Ok(Stream::new(self.shared.clone(), opened?))
     }
 
-    /// Why there is no path over TCP although it was asked for where it can be had; `None` if there is one, or none was asked for.
+    /// The reason that an optional path over TCP is missing; `None` if there is one, or none was requested.
     #[must_use]
     pub fn tcp_missing(&self) -> Option<String> {
         self.shared.lock().tcp_missing.clone()
@@ -138,7 +138,7 @@ impl Host {
         self.listen_with(self.config.clone(), port).await
     }
 
-    /// As [`Host::listen`], with settings for the connections to this port.
+    /// Listens as [`Host::listen`] does, with settings for the connections to this port.
     ///
     /// # Errors
     /// As [`Host::listen`].
@@ -150,7 +150,7 @@ impl Host {
         Ok(Listener::new(self.shared.clone(), id.map_err(in_use)?, port, open_port))
     }
 
-    /// Whether there are jobs is for the host to say, which has the threads; and how long a super-segment may be, for what carries it.
+    /// The host decides whether there are jobs, because it has the threads. The carrier decides how long a super-segment may be.
     fn suited(&self, config: Config) -> Config {
         let crypto_jobs = if self.crypto_threads == 0 { 0 } else { JOBS_PER_CONNECTION };
         let mut config = Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config };
@@ -160,7 +160,7 @@ impl Host {
         config
     }
 
-    /// The paths and their state now.
+    /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
@@ -178,13 +178,13 @@ impl Host {
         self.shared.lock().endpoint.counters()
     }
 
-    /// Packets that were dropped because they were malformed or no TCP of any kind, by what was wrong with them.
+    /// Packets that were dropped because they were malformed or not TCP, by reason.
     #[must_use]
     pub fn malformed(&self) -> MalformedCounts {
         self.shared.lock().malformed.clone()
     }
 
-    /// Waits until no connection is left: those that were dropped have delivered what was written.
+    /// Waits until no connection is left: dropped connections have delivered what was written.
     pub async fn drained(&self) {
         poll_fn(|context| {
             let mut state = self.shared.lock();
@@ -199,69 +199,68 @@ impl Host {
 }
 
 impl HostBuilder {
-    /// Adds a path; the first ones are preferred for the first subflow.
+    /// Adds a path; earlier paths are preferred for the first subflow.
     #[must_use]
     pub fn path(mut self, path: PathSpec) -> Self {
         self.paths.push(path);
         self
     }
 
-    /// Settings of connections that are opened or accepted without others.
+    /// Sets the default settings of connections.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Limits of what strangers can make the host keep.
+    /// Sets the limits on what unknown peers can make the host keep.
     #[must_use]
     pub fn limits(mut self, limits: EndpointConfig) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Where the stack's private addresses are taken from.
+    /// Sets the ranges of the stack's private addresses.
     #[must_use]
     pub fn ranges(mut self, ranges: Ranges) -> Self {
         self.ranges = ranges;
         self
     }
 
-    /// What carries the segments; [`Carriers::Tcp`] if nothing is said.
+    /// Sets the carriers of the segments. Default: [`Carriers::Tcp`].
     #[must_use]
     pub fn carriers(mut self, carriers: Carriers) -> Self {
         self.carriers = carriers;
         self
     }
 
-    /// How long a subflow of ours over UDP may be silent before an empty datagram keeps the NATs on its way from forgetting it; 25 s
-    /// if nothing is said.
+    /// Sets how long a subflow of ours over UDP may be silent before it sends an empty datagram, so that NATs keep its mapping. Default: 25
+    /// s.
     #[must_use]
     pub fn keep_alive(mut self, silence: std::time::Duration) -> Self {
         self.keep_alive = silence;
         self
     }
 
-    /// Writes all packets to this file, in pcapng, with the addresses and ports that they have on the network; datagrams of UDP as the TCP that
-    /// they carry.
+    /// Writes all packets to this file, in pcapng, with their addresses and ports on the network; datagrams of UDP are written as the TCP
+    /// segments in them.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
         self.capture = Some(file.into());
         self
     }
 
-    /// Threads that seal and open the blocks of sealed connections; 0, the default, leaves that to the driver.
+    /// Sets the number of threads that seal and open the blocks of sealed connections; with 0, the default, the driver does it.
     #[must_use]
     pub fn crypto_threads(mut self, count: usize) -> Self {
         self.crypto_threads = count;
         self
     }
 
-    /// Sets the network up, in the network namespace of the calling thread, and starts the stack. Blocks for
-    /// some tens of milliseconds.
+    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds.
     ///
     /// # Errors
-    /// A privilege or a program is missing, or the paths make no sense. Nothing of the set-up is left then.
+    /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
         let Self { paths, config, limits, ranges, capture, crypto_threads, carriers, keep_alive } = self;
         if !(1..=MAX_PATHS).contains(&paths.len()) {
@@ -336,17 +335,17 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// What there is of TCP.
+/// The TCP carrier of a host.
 enum OverTcp {
     /// The TUN device and the network around it.
     There(Arc<Tun>, Box<Network>),
-    /// Nothing, and nothing was to be.
+    /// None, and none was requested.
     NotAskedFor,
-    /// It cannot be had here, for this reason.
+    /// Not available, for this reason.
     Missing(String),
 }
 
-/// The TUN device and the network around it, if there are to be some and can be.
+/// Creates the TUN device and the network around it, if they are requested and available.
 fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<OverTcp, Error> {
     let start = |paths: &[PathSpec]| {
         let tun = Arc::new(Tun::create()?);
@@ -357,7 +356,7 @@ fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<O
         Carriers::Udp => Ok(OverTcp::NotAskedFor),
         Carriers::Tcp => start(paths),
         Carriers::Auto => {
-            // What the kernel sends itself is never forwarded to a TUN device.
+            // Packets of the kernel itself are never forwarded to a TUN device.
             let others = paths.iter().filter(|path| path.device() != LOOPBACK).cloned().collect::<Vec<_>>();
             if others.is_empty() {
                 return Ok(OverTcp::NotAskedFor);

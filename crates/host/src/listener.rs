@@ -13,8 +13,8 @@ use crate::network_monitor::OpenPort;
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
 
-/// A port that connections are accepted on, over all paths. Dropping it gives the port back to the kernel;
-/// accepted connections go on.
+/// A port that accepts connections, over all paths. Dropping it returns the port to the kernel; accepted
+/// connections continue.
 pub struct Listener {
     shared: Arc<Shared>,
     id: ListenerId,
@@ -34,24 +34,24 @@ impl Listener {
         self.port
     }
 
-    /// The next connection, and the address that it came from.
+    /// Waits for the next connection; returns it with its source address.
     ///
     /// # Errors
-    /// The host is gone.
+    /// The host has ended.
     pub async fn accept(&mut self) -> io::Result<(Stream, SocketAddr)> {
         poll_fn(|context| self.poll_accept(context)).await
     }
 
-    /// As [`Listener::accept`].
+    /// The same as [`Listener::accept`].
     ///
     /// # Errors
-    /// The host is gone.
+    /// The host has ended.
     pub fn poll_accept(&mut self, context: &Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
         let mut state = self.shared.lock();
         if let Some((id, from)) = state.endpoint.accept(self.id) {
             state.add_connection(id);
             drop(state);
-            // What happened to it before is told as events now.
+            // Earlier changes of the connection are reported as events now.
             self.shared.wake.ask();
             return Poll::Ready(Ok((Stream::new(self.shared.clone(), id), from)));
         }

@@ -10,7 +10,7 @@ use crate::path::PathSpec;
 use crate::sys::{Network, Snapshot};
 use crate::without_tun::PlainNetwork;
 
-/// What carries the paths of a host, and the network around it: a TUN device for TCP, sockets for UDP, or both.
+/// The carriers of the paths of a host, and the network around them: a TUN device for TCP, sockets for UDP, or both.
 #[derive(Debug)]
 pub(crate) struct Networks {
     pub(crate) tun: Option<Network>,
@@ -18,7 +18,7 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// Looks at the kernel's state again and returns the paths that have changed.
+    /// Reads the kernel's state again and returns the changed paths.
     pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
         let snapshot = Snapshot::take()?;
         let mut changed = match &mut self.tun {
@@ -29,7 +29,7 @@ impl Networks {
         Ok(changed)
     }
 
-    /// Takes another class and use for the paths of a device; those as they are then that have been looked at yet.
+    /// Sets the class and use of the paths of a device; returns those that have been looked at, as they are then.
     pub(crate) fn use_path(&mut self, spec: &PathSpec) -> Result<Vec<Path>, Error> {
         let over_tcp = self.tun.as_mut().map(|tun| tun.use_path(spec.clone()));
         let over_udp = self.udp.as_mut().map(|udp| udp.use_path(spec.clone()));
@@ -40,14 +40,14 @@ impl Networks {
         Ok(both.into_iter().flatten().flatten().collect())
     }
 
-    /// Sends connections to `port` of the paths' devices to the stack.
+    /// Redirects connections to `port` of the paths' devices to the stack.
     pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
         let Self { tun, udp } = self;
         if let Some(tun) = tun {
             tun.open_port(port)?;
         }
         match (udp.as_ref().map(|udp| udp.open_port(port)), tun) {
-            // Another program has the port of UDP, as one for QUIC may beside one for TCP.
+            // Another program may have the port of UDP, for example one for QUIC beside one for TCP.
             (Some(Err(error)), Some(_)) => {
                 info!(%error, port, "listened on over TCP only");
                 Ok(())

@@ -8,7 +8,7 @@ use plait_mptcp::{Path, PathClass};
 use crate::error::Error;
 use crate::sys::fault_of;
 
-/// A device to be used as a path. It need not exist yet: it is used when it appears.
+/// A device to use as a path. It need not exist yet: it is used when it appears.
 ///
 /// ```
 /// use plait_host::{PathClass, PathSpec};
@@ -33,7 +33,7 @@ enum Use {
 }
 
 impl PathSpec {
-    /// The device called `device`, trusted and used like any other.
+    /// Returns a path over the device called `device`, trusted and not a backup.
     ///
     /// # Errors
     /// No device can have that name.
@@ -44,14 +44,14 @@ impl PathSpec {
         Ok(Self { device: device.to_owned(), class: PathClass::default(), use_as: Use::Regular })
     }
 
-    /// The same with another class.
+    /// Sets the class.
     #[must_use]
     pub fn with_class(mut self, class: PathClass) -> Self {
         self.class = class;
         self
     }
 
-    /// The same, used only when no other path works.
+    /// Makes the path a backup, used only when no other path works.
     #[must_use]
     pub fn as_backup(mut self) -> Self {
         self.use_as = Use::Backup;
@@ -64,7 +64,7 @@ impl PathSpec {
         &self.device
     }
 
-    /// How far it is trusted.
+    /// The trust level.
     #[must_use]
     pub fn class(&self) -> PathClass {
         self.class
@@ -112,8 +112,8 @@ impl FromStr for PathSpec {
     }
 }
 
-/// Takes another class and use for the path of a device, of those that there are with their present state; the path as it is then, if it has
-/// been looked at yet.
+/// Sets the class and use of the path of a device, among paths with their present state. Returns the changed path, if it has been looked at
+/// yet.
 ///
 /// # Errors
 /// No path is over that device.

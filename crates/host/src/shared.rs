@@ -22,28 +22,28 @@ pub(crate) struct Shared {
 /// Behind the lock.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
-    /// What arrived and was no packet of ours.
+    /// Received packets that are malformed or not ours.
     pub(crate) malformed: MalformedCounts,
     connections: BTreeMap<ConnectionId, Waiters>,
     listeners: BTreeMap<ListenerId, Option<Waker>>,
     /// The tasks that wait for the last connection to end.
     pub(crate) drained: Tasks,
     pub(crate) phase: Phase,
-    /// Why there is no path over TCP.
+    /// The reason for a missing path over TCP.
     pub(crate) tcp_missing: Option<String>,
 }
 
-/// Life of the driver.
+/// The state of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Running,
-    /// The driver resets what is left and ends.
+    /// The driver resets the remaining connections and ends.
     Stopping,
-    /// There is no driver: nothing moves any more.
+    /// The driver has ended: no packet moves any more.
     Stopped,
 }
 
-/// What a task can wait for on a connection.
+/// The event that a task waits for on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
     /// Connected, or failed.
@@ -52,7 +52,7 @@ pub(crate) enum Interest {
     Read,
     /// Room to write, or an error.
     Write,
-    /// Nothing more in either direction.
+    /// The end of both directions.
     Close,
 }
 
@@ -90,7 +90,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the endpoint that may give it packets to send, and lets the driver see to that.
+    /// Changes the endpoint so that it may have packets to send, and wakes the driver.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let result = change(&mut self.lock(), self.clock.now());
         self.wake.ask();
@@ -99,7 +99,7 @@ impl Shared {
 }
 
 impl State {
-    /// From now on events about `id` are kept for its owner.
+    /// Keeps events about `id` for its owner from now on.
     pub(crate) fn add_connection(&mut self, id: ConnectionId) {
         self.connections.insert(id, Waiters::default());
     }
@@ -116,14 +116,14 @@ impl State {
         self.listeners.remove(&id);
     }
 
-    /// Lets the driver reset what is left and end.
+    /// Makes the driver reset the remaining connections and end.
     pub(crate) fn begin_to_stop(&mut self) {
         if self.phase == Phase::Running {
             self.phase = Phase::Stopping;
         }
     }
 
-    /// Whether nothing more happens on a connection.
+    /// Whether the connection has ended.
     pub(crate) fn is_closed(&self, id: ConnectionId) -> bool {
         self.phase == Phase::Stopped || self.connections.get(&id).is_none_or(|waiters| waiters.is_closed)
     }

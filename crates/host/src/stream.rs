@@ -14,12 +14,11 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use crate::failure::{end_of, error_of, gone};
 use crate::shared::{Interest, Phase, Shared};
 
-/// A Multipath TCP connection, or the plain TCP one that it fell back to: [`Stream::status`] tells.
+/// A Multipath TCP connection, or the plain TCP connection after a fallback: [`Stream::status`] reports which.
 ///
-/// Reading and writing are those of any tokio socket. [`tokio::io::AsyncWriteExt::shutdown`] ends our
-/// direction and leaves the other open. Dropping it lets go of the connection: what was written is still
-/// delivered as long as the [`crate::Host`] lives; if the peer had sent something that was not read, it is told
-/// by a reset.
+/// Reading and writing work like those of any tokio socket. [`tokio::io::AsyncWriteExt::shutdown`] ends our direction and leaves the
+/// other open. Dropping the stream releases the connection: written data is still delivered as long as the [`crate::Host`] lives. If the
+/// peer has sent data that was not read, it gets a reset.
 #[derive(Debug)]
 pub struct Stream {
     read: ReadHalf,
@@ -30,7 +29,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub struct ReadHalf {
     handle: Arc<Handle>,
-    /// Taken from the connection, not yet from us.
+    /// Data taken from the connection and not yet read.
     pending: Bytes,
 }
 
@@ -41,13 +40,13 @@ pub struct WriteHalf {
     is_finished: bool,
 }
 
-/// The connection; letting go of it when both halves have.
+/// The connection; released after both halves.
 struct Handle {
     shared: Arc<Shared>,
     id: ConnectionId,
 }
 
-/// Looks at a connection that others read and write, and can end it. It keeps the connection from being let go of.
+/// Reads the status of a connection in use elsewhere, and can end it. The connection is kept while the monitor exists.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     handle: Arc<Handle>,
@@ -57,29 +56,29 @@ pub struct Monitor {
 const WRITE_CHUNK: usize = 256 * 1024;
 
 impl Stream {
-    /// Takes care of a connection that the endpoint has just handed out; its waiters are registered.
+    /// Returns the stream of a connection that the endpoint has just created, with its waiters registered.
     pub(crate) fn new(shared: Arc<Shared>, id: ConnectionId) -> Self {
         let handle = Arc::new(Handle { shared, id });
         let read = ReadHalf { handle: handle.clone(), pending: Bytes::new() };
         Self { read, write: WriteHalf { handle, is_finished: false } }
     }
 
-    /// What was agreed on, and what each subflow does.
+    /// The negotiated protocol, and the state of each subflow.
     pub fn status(&self) -> Option<Status> {
         self.read.handle.status()
     }
 
-    /// Something that tells the status while the halves are in use.
+    /// Returns a monitor that reads the status while the halves are in use.
     pub fn monitor(&self) -> Monitor {
         Monitor { handle: self.read.handle.clone() }
     }
 
-    /// Two halves that can be used by different tasks.
+    /// Splits the stream into two halves that different tasks can use.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         (self.read, self.write)
     }
 
-    /// The next bytes without copying them; `None` at the end of the stream.
+    /// Reads the next bytes without copying them; `None` at the end of the stream.
     ///
     /// # Errors
     /// The connection failed.
@@ -95,8 +94,7 @@ impl Stream {
         self.write.write_chunk(data).await
     }
 
-    /// Waits until nothing more happens on the connection: both directions have ended and the peer knows, or
-    /// it failed.
+    /// Waits until the connection has ended: both directions have ended and the peer knows, or it failed.
     ///
     /// # Errors
     /// The connection failed. Reading may have ended in order all the same. After a reset by a peer whose data was read to the end, only
@@ -114,14 +112,14 @@ impl Stream {
     /// reading reports the close.
     ///
     /// # Errors
-    /// It has failed.
+    /// The connection failed.
     pub async fn opened(&self) -> io::Result<()> {
         let Handle { shared, id } = &*self.read.handle;
         poll_fn(|context| {
             let mut state = shared.lock();
             let now = shared.clock.now();
             let is_open = state.endpoint.status(now, *id).is_some_and(|status| match status.negotiated {
-                // Where paths are required, when they have given their shares.
+                // With required paths, the connection is open after they have contributed to the keys.
                 Negotiated::Multipath { .. } => !status.sealed.is_some_and(|sealed| sealed.waits_for_paths),
                 Negotiated::Plain(_) => true,
                 Negotiated::Opening => false,
@@ -141,26 +139,26 @@ impl Stream {
 }
 
 impl Monitor {
-    /// As [`Stream::status`].
+    /// The same as [`Stream::status`].
     pub fn status(&self) -> Option<Status> {
         self.handle.status()
     }
 
-    /// As [`Stream::abort`].
+    /// The same as [`Stream::abort`].
     pub fn abort(&self) {
         self.handle.abort();
     }
 
-    /// Asks the peer of a sealed connection at once whether it has our subflows still. Its answers are in the status of each
+    /// Asks the peer of a sealed connection at once whether it still has our subflows. The answers are in the status of each subflow
     /// ([`SubflowStatus::verified`](plait_mptcp::SubflowStatus::verified)).
     pub fn ask_life(&self) {
         let Handle { shared, id } = &*self.handle;
         shared.change(|state, now| state.endpoint.ask_life(now, *id));
     }
 
-    /// Asks the peer of a sealed connection how our subflows look to it, in a block that is filled up to so many bytes, 32 KiB at most.
-    /// The answer is as long, and in the status of each subflow. `false` if the connection is not sealed, or the
-    /// peer does not understand the question.
+    /// Asks the peer of a sealed connection how it sees our subflows, in a block filled to this many bytes, at most 32 KiB. The answer
+    /// is as long, and in the status of each subflow. Returns `false` if the connection is not sealed, or the peer does not support the
+    /// question.
     pub fn look(&self, bytes: usize) -> bool {
         let Handle { shared, id } = &*self.handle;
         shared.change(|state, now| state.endpoint.look(now, *id, bytes))
@@ -191,7 +189,7 @@ impl ReadHalf {
         self.handle.closed().await
     }
 
-    /// Ready when `pending` has bytes, or has none because the stream is at its end.
+    /// Becomes ready when `pending` has bytes, or has none because the stream is at its end.
     fn poll_pending(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
         if !self.pending.is_empty() {
             return Poll::Ready(Ok(()));
@@ -241,8 +239,8 @@ impl WriteHalf {
         self.handle.closed().await
     }
 
-    /// Ready with the number of bytes that the connection has taken, at least one. `cut` is asked, without the lock, for what is to be
-    /// written: as much as there is room for, or less, and at least one byte.
+    /// Becomes ready with the number of bytes that the connection has taken, at least one. `cut` returns the data to write, and is
+    /// called without the lock: as much as there is room for, or less, and at least one byte.
     fn poll_give(
         &self,
         context: &Context<'_>,
@@ -250,7 +248,7 @@ impl WriteHalf {
     ) -> Poll<io::Result<usize>> {
         loop {
             let room = ready!(self.poll_room(context))?;
-            // The room may shrink meanwhile: the driver seals, which takes room of its own, and connections share the memory.
+            // The room may shrink meanwhile: the driver seals, which needs room of its own, and connections share the memory.
             let taken = self.give(cut(room));
             if taken > 0 {
                 return Poll::Ready(Ok(taken));
@@ -258,7 +256,7 @@ impl WriteHalf {
         }
     }
 
-    /// Ready with the room there is, at least one byte. Without room the task is woken when there is some again.
+    /// Becomes ready with the available room, at least one byte. Without room, the task is woken when room is available.
     fn poll_room(&self, context: &Context<'_>) -> Poll<io::Result<usize>> {
         let Handle { shared, id } = &*self.handle;
         let mut state = shared.lock();
@@ -305,7 +303,7 @@ impl AsyncRead for ReadHalf {
         while buffer.remaining() > 0 {
             match self.poll_pending(context) {
                 Poll::Ready(Ok(())) => {}
-                // What was read comes first; the error or the end will come again.
+                // Read data comes first; the error or the end is reported again later.
                 Poll::Ready(Err(_)) | Poll::Pending if has_read => return Poll::Ready(Ok(())),
                 other => return other,
             }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::error::Error;
 use crate::sys::Signal;
 
-/// Looking after its business.
+/// Running.
 const AWAKE: u8 = 0;
-/// Waiting, or about to.
+/// Waiting, or about to wait.
 const ASLEEP: u8 = 1;
 /// A request has come since the thread last began to look.
 const ASKED: u8 = 2;
@@ -25,14 +25,14 @@ impl Wake {
         Ok(Self { state: AtomicU8::new(AWAKE), signal })
     }
 
-    /// From any thread: the sleeper will look again, after this moment.
+    /// Called from any thread: the sleeper looks again after this moment.
     pub(crate) fn ask(&self) {
         if self.state.swap(ASKED, Ordering::SeqCst) == ASLEEP {
             self.signal.set();
         }
     }
 
-    /// From the sleeper: what is asked from now on is not covered by the look that begins.
+    /// Called by the sleeper: requests from now on are not covered by the look that begins.
     pub(crate) fn begin_to_look(&self) {
         self.state.store(AWAKE, Ordering::SeqCst);
     }
@@ -42,7 +42,7 @@ impl Wake {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// From the sleeper: what it waits for besides.
+    /// The handle that the sleeper also waits for.
     pub(crate) fn signal(&self) -> &Signal {
         &self.signal
     }

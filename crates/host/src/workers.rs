@@ -1,7 +1,7 @@
 //! Threads that seal and open blocks, so that the driver need not (Jadin et al., section IV).
 //!
-//! They take jobs from one queue and leave the results in another; the connections put them in order. How many jobs
-//! there are at a time is bounded by the endpoint.
+//! They take jobs from one queue and put the results in another; the connections order them. The endpoint limits
+//! the number of concurrent jobs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use plait_mptcp::{CryptoJob, CryptoResult};
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// The threads. Dropping them waits for the jobs that are running; those that wait are forgotten.
+/// The threads. Dropping them waits for the running jobs; queued jobs are dropped.
 pub(crate) struct Workers {
     desk: Arc<Desk>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where jobs and results lie.
+/// The queues of jobs and results.
 #[derive(Default)]
 struct Desk {
     inbox: Mutex<Inbox>,
@@ -36,7 +36,7 @@ struct Inbox {
 }
 
 impl Workers {
-    /// Starts so many threads, which wake the driver when they have something for it.
+    /// Starts this many threads, which wake the driver when a result is ready.
     pub(crate) fn start(count: usize, shared: &Arc<Shared>) -> Result<Self, Error> {
         let mut workers = Self { desk: Arc::default(), threads: Vec::with_capacity(count) };
         for _ in 0..count {
@@ -50,7 +50,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Hands out jobs; as many threads as there are jobs begin at once.
+    /// Queues jobs; as many threads as there are jobs start at once.
     pub(crate) fn give(&self, jobs: &mut Vec<(ConnectionId, CryptoJob)>) {
         if jobs.is_empty() {
             return;
@@ -64,7 +64,7 @@ impl Workers {
         }
     }
 
-    /// Takes what is done, in the order in which it was finished.
+    /// Takes the results, in the order in which they were finished.
     pub(crate) fn collect(&self, results: &mut Vec<(ConnectionId, CryptoResult)>) {
         results.append(&mut lock(&self.desk.outbox));
     }
@@ -112,7 +112,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// A panic loses a job, and with it the connection would wait for ever: all of them are reset.
+    /// A panic loses a job, and its connection would wait for ever: all connections are reset.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.change(|state, _| state.begin_to_stop());
