@@ -65,7 +65,7 @@ pub(crate) struct Trial {
     ranges: Vec<IpAddr>,
 }
 
-/// No way to the server can be used. Its text says why of each.
+/// No path to the server can be used. Its text gives the reason of each.
 #[derive(Debug)]
 pub(crate) struct NotUsable {
     words: String,
@@ -88,11 +88,11 @@ pub(crate) struct Report {
     /// `check`.
     kind: &'static str,
     server: String,
-    /// Whether a connection can be had.
+    /// Whether a connection is possible.
     usable: bool,
     key: KeyReport,
     ways: Vec<Way>,
-    /// What to end with where nothing is usable.
+    /// The exit status if no path is usable.
     #[serde(skip)]
     obstacle: Option<NotUsable>,
 }
@@ -100,11 +100,11 @@ pub(crate) struct Report {
 /// The server's key.
 #[derive(Debug, Serialize)]
 struct KeyReport {
-    /// What was shown, on the first way that worked.
+    /// The key shown on the first working path.
     shown: Option<String>,
     /// `given` with the server's name, `known` from before, `new`, or `none`.
     known: &'static str,
-    /// Whether all ways that work have led to the same key.
+    /// Whether all working paths have led to the same key.
     agrees: bool,
 }
 
@@ -118,21 +118,21 @@ struct Way {
     verdict: String,
     /// For people.
     reason: Option<String>,
-    /// What was done to options on the way.
+    /// The changes of options on the path.
     options: Vec<OptionReport>,
     /// Our address, the server's, and ours as the server sees it.
     local: Option<String>,
     remote: Option<String>,
     seen_from: Option<String>,
-    /// Whether a NAT is on the way, and whether the connection has outlived `--idle` behind it.
+    /// Whether a NAT is on the path, and whether the connection has outlived `--idle` behind it.
     nat: Option<bool>,
     outlives_idle: Option<bool>,
-    /// Longest packet that has arrived, in bytes, and what the device takes.
+    /// Longest packet that has arrived, in bytes, and the MTU of the device.
     mtu: Option<u16>,
     link_mtu: Option<u16>,
     rtt_ms: Option<f64>,
     min_rtt_ms: Option<f64>,
-    /// Part of the segments, 0 to 1.
+    /// Fraction of the lost segments, 0 to 1.
     loss: Option<f64>,
     /// Bits per second, at least: towards the server, and from it.
     rate_up: Option<u64>,
@@ -143,7 +143,7 @@ struct Way {
     peer: Option<String>,
 }
 
-/// An option that something on the way has changed.
+/// An option that was changed on the path.
 #[derive(Debug, Serialize)]
 struct OptionReport {
     option: &'static str,
@@ -164,10 +164,10 @@ impl Check {
 }
 
 impl Trial {
-    /// Tries all ways to `server`.
+    /// Tries all paths to `server`.
     ///
     /// # Errors
-    /// Nothing could be tried at all. That no way can be used is in the report ([`Report::usability`]).
+    /// No path could be tried at all. That no path can be used is in the report ([`Report::usability`]).
     pub(crate) async fn run(&self, server: &ServerUrl) -> anyhow::Result<Report> {
         let store = self.keys.clone().map_or_else(default_store, KeyStore::new);
         let known = store.known_peers().find(&server.authority())?.map(|known| known.fingerprint);
@@ -251,7 +251,7 @@ impl Report {
     }
 
     /// # Errors
-    /// No way can be used.
+    /// No path can be used.
     pub(crate) fn usability(self) -> anyhow::Result<()> {
         self.obstacle.map_or(Ok(()), |obstacle| Err(obstacle.into()))
     }
@@ -356,7 +356,7 @@ impl Way {
         ]
     }
 
-    /// What the table has no room for.
+    /// The details without a place in the table.
     fn remarks(&self, text: &mut String) {
         let place = format!("{} over {}", self.path, self.carrier);
         if let Some(reason) = &self.reason {

@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let mut reporter = Reporter::open(&arguments.options)?;
     let opener =
         |paths| protection::opener(&arguments.options, &arguments.authorities, &server(&arguments), paths);
-    // What makes no sense is said before a network is set up.
+    // Contradicting options are reported before a network is set up.
     opener(HostPaths::Several)?;
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
@@ -89,7 +89,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     drop(listed);
     let written = terminal.close().await;
     session::end(host, None).await;
-    // If standard output failed, the connection ended for that.
+    // If standard output failed, the connection ended for that reason.
     written?;
     result.map_err(|error| ended_early(error, &place))?;
     reported
@@ -127,7 +127,7 @@ async fn name_hosts(
     trust.disagree(&seen).map_or(error, anyhow::Error::from)
 }
 
-/// The host as the command line names it.
+/// The host on the command line.
 fn server(Connect { host, port, server_key, .. }: &Connect) -> ServerUrl {
     let named = host.clone();
     ServerUrl { port: port.unwrap_or(named.port), pin: server_key.or(named.pin), ..named }

@@ -31,7 +31,7 @@ use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::{exit, output, protection, server_watch, session};
 
-/// How `run` and `proxy` get to their server.
+/// The server of `run`, `proxy` and `forward`.
 #[derive(Debug, Args)]
 pub(crate) struct Towards {
     /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT.
@@ -59,9 +59,9 @@ pub(crate) struct Dial {
     _firewall: Option<Opening>,
 }
 
-/// The way to the server, and what is on it.
+/// The connections to the server, and their data.
 pub(crate) struct Line {
-    /// As people know it.
+    /// The name of the server for people.
     pub(crate) name: String,
     pub(crate) running: Running,
     host: Host,
@@ -73,7 +73,7 @@ pub(crate) struct Line {
     limit: Duration,
     /// Bytes that went through all streams, both directions together.
     moved: AtomicU64,
-    /// Bytes that were written to each.
+    /// Bytes that were written to each stream.
     written: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
@@ -102,7 +102,7 @@ impl Towards {
         let accepts_new = self.authorities.accepts_new();
         let mut server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
-        // What makes no sense is said before a network is set up.
+        // Contradicting options are reported before a network is set up.
         self.protection(self.server.pin, HostPaths::Several)?;
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
         let firewall = session::clear_the_way(&self.options, &host)?;
@@ -153,8 +153,8 @@ impl Towards {
         })
     }
 
-    /// A server that does not know us says so only when it has seen our key, which is after all that is needed to
-    /// send.
+    /// Waits for the greeting of the server. A server that does not accept our key reports it only after it has seen the key, and data may
+    /// already be sent by then.
     async fn greet(&self, first: &mut Stream) -> anyhow::Result<()> {
         let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
         let greeted = timeout(self.connect_timeout, client::greet(first)).await;
@@ -176,13 +176,13 @@ impl Towards {
         Remote::from((self.server.host.as_str(), self.server.port))
     }
 
-    /// How connections to the server are protected, which must have this key if one is given, else the one that it is known by.
+    /// Returns the protection of connections to the server. The server must have this key if one is given, otherwise the known one.
     fn protection(&self, key: Option<Fingerprint>, paths: HostPaths) -> anyhow::Result<Protection> {
         let server = ServerUrl { pin: key, ..self.server.clone() };
         Ok(protection::opener(&self.options, &self.authorities, &server, paths)?.0)
     }
 
-    /// Decides about the server that the first connection has found, and returns what binds all others to it.
+    /// Decides about the server of the first connection, and returns the key that binds all other connections to it.
     fn settle(
         &self,
         first: &Stream,
@@ -199,7 +199,7 @@ impl Towards {
                 server_identity.meet(shown, server_identity.paths_to(first))?;
                 self.protection(Some(shown), paths)
             }
-            // By --policy prefer or --handshake tcpcrypt only.
+            // Only with --policy prefer or --handshake tcpcrypt.
             None => {
                 output::say(
                     "warning: the identity of the server is unproved, and the connection may not be sealed",
@@ -209,7 +209,7 @@ impl Towards {
         }
     }
 
-    /// If the server is another than expected: on which path.
+    /// Returns the path of a wrong server, if the server is another than expected.
     async fn explain(
         &self,
         error: plait::Error,
@@ -279,8 +279,8 @@ impl Line {
         Ok(self.host.connect_within(self.limit, remote, protection).await?)
     }
 
-    /// Which instance of the server answers at `address` now, asked over a connection of its own: only what is sealed, by the server of the
-    /// start, counts.
+    /// Asks which instance of the server answers at `address` now, over a connection of its own. Only a sealed answer of the server of the
+    /// start counts.
     pub(crate) async fn instance(&self, address: SocketAddr, limit: Duration) -> Option<Instance> {
         if !matches!(self.server, Peer::Key(_) | Peer::Certificate) {
             return None;
@@ -302,7 +302,7 @@ impl Line {
         }
     }
 
-    /// Whether something of ours is on its way on a connection.
+    /// Whether data of ours is in flight on a connection.
     pub(crate) fn unacknowledged(&self, progress: Progress) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written

@@ -13,7 +13,7 @@ use crate::protection::WrongPeer;
 use crate::system::prerequisite::MissingPrerequisite;
 use crate::system::{HANGUP, caught, ignores_hangup};
 
-/// What `--help` and the manual say about it.
+/// The text about exit statuses in `--help` and the manual.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
     cannot be reached on any path, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if what is available is not what was asked \
     for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 8 if what was sent first may have been delivered, and no answer \
@@ -33,13 +33,13 @@ pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is m
     if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
     signal N ended it, as 141 where the reader of standard output has gone.";
 
-/// What helps where a server does not accept the key of this client.
+/// The fix if a server does not accept the key of this client.
 pub(crate) const NOT_AUTHORIZED: &str = "plait key show, here, says the key; its line belongs into the server's authorized_clients (there: \
     plait key authorize, as the server's log says it)";
-/// What helps where a server has no room, or stops.
+/// The fix if a server has no room, or stops.
 pub(crate) const BUSY: &str = "try again later; on the server, --max-connections";
 
-/// What helps where a server has refused this client, if it has.
+/// Returns the fix if a server has refused this client.
 pub(crate) fn remedy_of_refusal(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::NotAuthorized => Some(NOT_AUTHORIZED),
@@ -52,17 +52,17 @@ pub(crate) fn remedy_of_refusal(kind: ErrorKind) -> Option<&'static str> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
     Success,
-    /// Anything without a number of its own.
+    /// Any other error.
     Failure,
     /// The peer cannot be reached on any path.
     Unreachable,
     /// The peer does not have the expected identity.
     Identity,
-    /// What was to be had is not what was asked for (`--require-multipath`, `--protect`).
+    /// The result is not what was asked for (`--require-multipath`, `--protect`).
     Policy,
     /// A privilege, a program or a feature of the kernel is missing.
     Missing,
-    /// What was sent first may have been delivered, and no answer came.
+    /// The first data may have been delivered, and no answer came.
     PerhapsDelivered,
 }
 
@@ -83,14 +83,14 @@ impl Exit {
         }
     }
 
-    /// Says what happened on standard error.
+    /// Prints the error on standard error.
     pub(crate) fn report(self, error: &anyhow::Error) -> ExitCode {
         output::say_lines(&format!("{}\n", message(error)));
         self.into()
     }
 }
 
-/// Ends the program with what the parser of the command line says: an error of usage, or the help that was asked for.
+/// Ends the program with the output of the command line parser: an error of usage, or the requested help.
 pub(crate) fn by_parser(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if error.use_stderr() {
@@ -99,7 +99,7 @@ pub(crate) fn by_parser(error: &clap::Error) -> ExitCode {
     output::written(printed).map_or_else(|error| end_with(&error), |()| Exit::Success.into())
 }
 
-/// Ends the program with an error: what a shell shows for a signal, or words on standard error.
+/// Ends the program with an error: the status of a signal in a shell, or words on standard error.
 pub(crate) fn end_with(error: &anyhow::Error) -> ExitCode {
     match Interrupted::within(error) {
         Some(signal) => signal.exit_code(),
@@ -107,7 +107,7 @@ pub(crate) fn end_with(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// What failed, then why, one line each.
+/// The error and its causes, one line each.
 fn message(error: &anyhow::Error) -> String {
     format!("plait: error: {}", parts(error).join("\n  cause: "))
 }
@@ -117,7 +117,7 @@ pub(crate) fn in_a_line(error: &anyhow::Error) -> String {
     parts(error).join(": ")
 }
 
-/// An error and its causes, each said once: a library error names its source in its own words already.
+/// Returns an error and its causes, each once: a library error has its source in its own words already.
 fn parts(error: &anyhow::Error) -> Vec<String> {
     let mut parts = vec![error.to_string()];
     let mut last = error.to_string();
@@ -163,7 +163,7 @@ impl From<&anyhow::Error> for Exit {
 fn of_io(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => Exit::Unreachable,
-        // A call to the system of ours, and nothing that a connection has met.
+        // A failed system call of ours, not of a connection.
         _ if error.raw_os_error().is_some() => Exit::Failure,
         _ => ErrorKind::of(error).into(),
     }
@@ -184,16 +184,16 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Whether the program was started at a terminal. It is asked once: a terminal that has gone is none.
+/// Whether the program was started at a terminal. It is checked once: a terminal that has gone does not count.
 static AT_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdin().is_terminal());
 
-/// Notes what the program was started with and what signals do, before either can change.
+/// Notes the terminal and the signal dispositions at the start, before either can change.
 pub(crate) fn note_start() {
     let _ = (*AT_TERMINAL, ignores_hangup());
 }
 
-/// Waits for SIGINT or SIGTERM, as a service does. SIGHUP ends the program only if it was started at a terminal: that has gone then.
-/// Never ready if signals cannot be caught.
+/// Waits for SIGINT or SIGTERM, as a service does. SIGHUP ends the program only if it was started at a terminal, which has gone
+/// then. Never ready if signals cannot be caught.
 pub(crate) async fn stopped() -> Interrupted {
     loop {
         let signal = interrupted().await;
@@ -204,7 +204,7 @@ pub(crate) async fn stopped() -> Interrupted {
     }
 }
 
-/// Waits for SIGINT, SIGTERM or SIGHUP, where there are such, or for Ctrl-C; never ready if they cannot be caught.
+/// Waits for SIGINT, SIGTERM or SIGHUP, or for Ctrl-C on systems without them; never ready if they cannot be caught.
 pub(crate) async fn interrupted() -> Interrupted {
     Interrupted(caught().await)
 }
@@ -223,7 +223,7 @@ impl Interrupted {
         })
     }
 
-    /// What a shell shows for a program that died of the signal.
+    /// The exit status in a shell of a program that died of the signal.
     pub(crate) fn exit_code(&self) -> ExitCode {
         u8::try_from(128 + self.0).unwrap_or(1).into()
     }

@@ -38,7 +38,7 @@ pub(crate) struct Forward {
     towards: Towards,
 }
 
-/// A port here and what it stands for.
+/// A local port and its destination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Local {
     at: SocketAddr,
@@ -56,7 +56,7 @@ impl Forward {
     }
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {
-        // Listened for from the start, so that no signal leaves half a network behind.
+        // Listen from the start, so that a signal leaves no half-built network behind.
         let stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
         let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
@@ -96,7 +96,7 @@ async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, roo
                     drop(place);
                 });
             }
-            // Out of descriptors, most likely: the program waits until some are free.
+            // Most likely out of descriptors: the program waits until some are free.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(Duration::from_millis(100)).await;
@@ -112,7 +112,7 @@ async fn serve_one(program: &mut TcpStream, to: Destination, dial: &Dial) {
     }
 }
 
-/// `PORT:HOST:PORT`, with `ADDR:` in front or not; addresses of IPv6 stand in brackets.
+/// `PORT:HOST:PORT`, optionally with `ADDR:` in front; IPv6 addresses are in brackets.
 impl FromStr for Local {
     type Err = &'static str;
 
@@ -136,7 +136,7 @@ impl FromStr for Local {
     }
 }
 
-/// The words between colons; colons in brackets do not count, and the brackets are left out. `None` if they do not match.
+/// Splits at colons; colons in brackets do not count, and the brackets are removed. `None` if the brackets do not match.
 fn words(text: &str) -> Option<Vec<&str>> {
     let (mut words, mut rest) = (Vec::new(), text);
     loop {

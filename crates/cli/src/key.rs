@@ -132,7 +132,7 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What addresses rested on, for people.
+/// The basis of addresses, for people.
 fn told(names: NameBasis) -> &'static str {
     match names {
         NameBasis::Given => "given",
@@ -142,7 +142,7 @@ fn told(names: NameBasis) -> &'static str {
     }
 }
 
-/// What there is, if all of it makes sense.
+/// Returns a summary of the files, if all of them are valid.
 fn check(store: &KeyStore) -> anyhow::Result<String> {
     let identity = store.path("identity");
     let own = if identity.exists() {

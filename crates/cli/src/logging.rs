@@ -20,7 +20,7 @@ pub(crate) fn start(verbosity: Verbosity) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Log)
-        // Else a formatter that fails panics where standard error cannot be written.
+        // Otherwise a failing formatter panics if standard error cannot be written.
         .log_internal_errors(false)
         .with_ansi(stderr().is_terminal())
         .init();

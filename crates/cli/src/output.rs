@@ -18,7 +18,7 @@ pub(crate) fn result(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     written(output.write_all(text.as_ref()).and_then(|()| output.flush()))
 }
 
-/// What became of writing to standard output, as an error of the command.
+/// Converts the result of a write to standard output to an error of the command.
 ///
 /// # Errors
 /// As [`result`].
@@ -29,12 +29,12 @@ pub(crate) fn written(outcome: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Tells people something on standard error.
+/// Prints a message for people on standard error.
 pub(crate) fn say(words: &str) {
     write_dropping_errors(format!("plait: {words}\n").as_bytes());
 }
 
-/// Writes text as it is to standard error.
+/// Writes text unchanged to standard error.
 pub(crate) fn say_lines(text: &str) {
     write_dropping_errors(text.as_bytes());
 }

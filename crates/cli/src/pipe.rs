@@ -10,22 +10,22 @@ use plait::Pool;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-/// Bytes asked of standard input at a time: four super-segments of 46 times 1,408 bytes, so that blocks cut from
-/// them need not be joined.
+/// Bytes read from standard input at a time: four super-segments of 46 times 1,408 bytes, so that blocks cut
+/// from them need not be joined.
 const BLOCK: usize = 4 * 64_768;
-/// Blocks on the way.
+/// Blocks in a channel.
 const DEPTH: usize = 4;
-/// Blocks that are kept for reading into once more: 32 MiB, more than a connection keeps.
+/// Blocks that are kept for reuse: 32 MiB, more than a connection keeps.
 const MAX_SPARE: usize = 128;
 
-/// Standard input: blocks, or what went wrong. Ends at its end.
+/// Reads standard input: blocks, or the error. Ends at its end.
 pub(crate) fn read_from(input: impl Read + Send + 'static) -> Receiver<io::Result<Bytes>> {
     let (blocks, receiver) = channel(DEPTH);
     std::thread::spawn(move || read_all(input, &blocks));
     receiver
 }
 
-/// Standard output: takes blocks; the second value is ready when all are written.
+/// Writes standard output: accepts blocks; the second value is ready when all are written.
 pub(crate) fn write_to(
     output: impl Write + Send + 'static,
 ) -> (Sender<Bytes>, oneshot::Receiver<io::Result<()>>) {

@@ -30,21 +30,21 @@ impl std::fmt::Display for WrongPeer {
 
 impl std::error::Error for WrongPeer {}
 
-/// How we know the host that we connect to.
+/// How the identity of the server is verified.
 pub(crate) struct Trust {
     server: ServerIdentity,
-    /// The command line says how, and the handshake has seen to it: nothing else counts.
+    /// The command line gives the identity, and the handshake has verified it: nothing else counts.
     is_decided: bool,
-    /// Whether anything is sealed at all.
+    /// Whether sealing is asked for.
     is_asked_for: bool,
-    /// Whether nothing but a sealed connection will do.
+    /// Whether only a sealed connection is accepted.
     is_required: bool,
 }
 
 /// Number of paths on which this host can see which server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HostPaths {
-    /// Others will not come: what that one shows is judged as what it is.
+    /// There will be no other path: the key shown on this one is judged by it.
     One,
     Several,
 }
@@ -133,7 +133,7 @@ fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection>
     })
 }
 
-/// What is to be had that is not sealed.
+/// The accepted protection without sealing.
 fn unsealed(options: &Options) -> Protection {
     match options.protect {
         options::Protect::Scramble => options.scrambling().into(),
@@ -149,7 +149,7 @@ fn plain(options: &Options) -> Protection {
     }
 }
 
-/// What to do where a connection cannot be sealed.
+/// The policy if a connection cannot be sealed.
 fn weaker(options: &Options) -> Policy {
     match options.policy {
         Some(policy) => policy,
@@ -158,7 +158,7 @@ fn weaker(options: &Options) -> Policy {
     }
 }
 
-/// Whether connections are to be sealed.
+/// Whether connections should be sealed.
 pub(crate) fn is_sealed(options: &Options) -> bool {
     match options.protect {
         options::Protect::Sealed => true,
@@ -166,7 +166,7 @@ pub(crate) fn is_sealed(options: &Options) -> bool {
     }
 }
 
-/// Whether nothing but sealed connections is taken.
+/// Whether only sealed connections are accepted.
 pub(crate) fn requires_sealing(options: &Options) -> bool {
     match options.policy {
         None => is_sealed(options) && !options.allow_plain,
@@ -182,16 +182,16 @@ pub(crate) enum Clients {
     Anybody,
     /// Clients that are accepted one by one.
     Judged {
-        /// By what.
+        /// The rule that accepts them.
         clients: plait::Clients,
-        /// Whether their keys count.
+        /// Whether their keys are required.
         by_key: bool,
     },
-    /// Those with one of these keys.
+    /// Clients with one of these keys.
     Keys(Vec<Fingerprint>),
 }
 
-/// How connections from `clients` to us are protected, and our key if it is used. Makes the key if there is none yet.
+/// Returns the protection of connections from `clients`, and our key if it is used. Creates the key if there is none yet.
 pub(crate) fn listener(
     options: &Options,
     clients: Clients,
@@ -275,7 +275,7 @@ impl From<options::Handshake> for Handshake {
 /// Returns the identity of the peer, if blocks are sealed. A request to seal is not enough: a suite must be agreed on.
 ///
 /// # Errors
-/// They are not, and `is_required`.
+/// Blocks are not sealed, and `is_required`.
 pub(crate) fn sealed_with(status: Option<&Status>, is_required: bool) -> anyhow::Result<Option<Peer>> {
     judged(status.map_or(Peer::Unknown, Status::peer), is_required)
 }
@@ -288,7 +288,7 @@ fn judged(peer: Peer, is_required: bool) -> anyhow::Result<Option<Peer>> {
 }
 
 impl Trust {
-    /// The key that the handshake has to prove. One that was trusted once does not count where a certificate is asked for.
+    /// The key that the handshake must prove. An earlier key does not count if a certificate is asked for.
     fn key_asked_for(&self, authorities: &Authorities) -> Option<Fingerprint> {
         if authorities.are_given() { self.server.pin() } else { self.server.expected() }
     }
@@ -303,7 +303,7 @@ impl Trust {
         }
     }
 
-    /// As [`ServerIdentity::look_up`], where nothing else says how the server is known.
+    /// As [`ServerIdentity::look_up`], if nothing else identifies the server.
     pub(crate) async fn look_up(
         &mut self,
         host: &Host,
@@ -316,7 +316,7 @@ impl Trust {
         self.server.look_up(host, remote, found).await
     }
 
-    /// Whether the server's key was to be seen over several paths.
+    /// Whether the server's key must be seen over several paths.
     pub(crate) fn goes_by_paths(&self) -> bool {
         self.is_asked_for && !self.is_decided && self.server.goes_by_paths()
     }
@@ -332,7 +332,7 @@ impl Trust {
         if is_asked { self.server.paths_to(stream) } else { 0 }
     }
 
-    /// Judges the peer of a connection that is open, before anything is sent. `paths` disjoint paths lead to it.
+    /// Judges the peer of an open connection, before data is sent. `paths` disjoint paths lead to it.
     ///
     /// # Errors
     /// The connection is not sealed although it must be; [`WrongPeer`] if the server shows another key than before, or is new and not
@@ -361,7 +361,7 @@ impl Trust {
     }
 }
 
-/// Our key as a client, if we have one.
+/// Returns our key as a client, if there is one.
 fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
     let store = store(options);
     match &options.key {
@@ -371,7 +371,7 @@ fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// The files of keys that the options name.
+/// Returns the files of keys in the options.
 pub(crate) fn store(options: &Options) -> KeyStore {
     options.keys.clone().map_or_else(default_store, KeyStore::new)
 }
@@ -381,7 +381,7 @@ pub(crate) fn default_store() -> KeyStore {
     if is_root() {
         return KeyStore::new("/etc/plait");
     }
-    // On Windows the second.
+    // On Windows it is the second variable.
     let home = ["HOME", "USERPROFILE"].into_iter().find_map(std::env::var_os);
     let home = home.map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let of = |variable: &str, usual: &str| {
@@ -389,7 +389,7 @@ pub(crate) fn default_store() -> KeyStore {
         given.unwrap_or_else(|| home.join(usual)).join("plait")
     };
     let (config, state) = (of("XDG_CONFIG_HOME", ".config"), of("XDG_STATE_HOME", ".local/state"));
-    // Where earlier versions have written it, it is.
+    // A file of an earlier version stays in use.
     if config.join("known_peers").exists() {
         return KeyStore::new(config);
     }

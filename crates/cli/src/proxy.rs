@@ -54,7 +54,7 @@ impl Proxy {
     }
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {
-        // Listened for from the start, so that no signal leaves half a network behind.
+        // Listen from the start, so that a signal leaves no half-built network behind.
         let mut stopped = tokio::spawn(exit::stopped());
         let credentials = self.credentials()?;
         let at = self.socks;
@@ -74,7 +74,7 @@ impl Proxy {
                     Ok((client, _)) => {
                         clients.spawn(serve_one(client, dial.clone(), credentials.clone()));
                     }
-                    // Out of descriptors, most likely: the client waits until some are free.
+                    // Most likely out of descriptors: the client waits until some are free.
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a client");
                         sleep(Duration::from_millis(100)).await;
@@ -89,7 +89,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// What clients must show; a proxy that others can reach must ask for something.
+    /// Returns the credentials of clients; a proxy that others can reach must ask for some.
     fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else {
             if !self.socks.ip().is_loopback() {

@@ -13,13 +13,13 @@ use time::format_description::well_known::Rfc3339;
 /// Most connections reported at a time: an answer must fit into memory on both sides.
 const MAX_TOLD: usize = 1000;
 
-/// This plait, shared by all that it does.
+/// This process, shared by all its tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Running(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// The command, as it is called.
+    /// The name of the command.
     kind: &'static str,
     started: String,
     state: Mutex<State>,
@@ -27,10 +27,10 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    /// For people: which port, which server.
+    /// The subject for people: a port, or a server.
     what: String,
     is_stopping: bool,
-    /// Number of the next connection, which is how many there were.
+    /// Number of the next connection, and of connections so far.
     next: u64,
     live: BTreeMap<u64, Live>,
 }
@@ -42,7 +42,7 @@ struct Live {
     instance: Option<Instance>,
 }
 
-/// What is known of a connection beside its state.
+/// The facts about a connection beside its state.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     /// The command that it belongs to.
@@ -51,13 +51,13 @@ pub(crate) struct About {
     pub(crate) peer: Option<SocketAddr>,
     /// The client's identity, to a server.
     pub(crate) client: Option<String>,
-    /// Where it goes behind the server.
+    /// Its destination behind the server.
     pub(crate) destination: Option<String>,
-    /// When it was opened, as RFC 3339 writes it.
+    /// The time of its opening, in RFC 3339.
     pub(crate) started: String,
 }
 
-/// A connection that is told of until this is dropped.
+/// A connection that is listed until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listed {
     running: Running,
@@ -68,7 +68,7 @@ pub(crate) struct Listed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Progress {
     pub(crate) number: u64,
-    /// The server that it goes to, once it has answered.
+    /// The server of the connection, once it has answered.
     pub(crate) instance: Option<Instance>,
     /// Bytes that the peer has acknowledged.
     pub(crate) delivered: u64,
@@ -77,14 +77,14 @@ pub(crate) struct Progress {
     pub(crate) life: Life,
 }
 
-/// What proves that the peer of a connection has it still.
+/// Evidence that the peer still has the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Life {
-    /// When something last verified any of its subflows, on the clock of the host.
+    /// The last verification of any of its subflows, on the clock of the host.
     pub(crate) verified: Option<Duration>,
-    /// The address of the server on that subflow; on its first one where nothing is ever verified.
+    /// The address of the server on that subflow; the address on the first subflow if none is ever verified.
     pub(crate) server: Option<SocketAddr>,
-    /// Whether a subflow that was verified is there still, and answers questions.
+    /// Whether a verified subflow still exists and answers questions.
     pub(crate) is_there: bool,
 }
 
@@ -121,12 +121,12 @@ impl Running {
         self.state().what.clone()
     }
 
-    /// Says better what it does, once that is known.
+    /// Sets a better description, once it is known.
     pub(crate) fn is_now(&self, what: impl Into<String>) {
         self.state().what = what.into();
     }
 
-    /// It takes nothing more.
+    /// Marks that no more connections are accepted.
     pub(crate) fn stops(&self) {
         self.state().is_stopping = true;
     }
@@ -135,7 +135,7 @@ impl Running {
         self.state().is_stopping
     }
 
-    /// Tells of a connection from now on. It is let go of no sooner than [`Listed`] is dropped.
+    /// Lists a connection from now on. It is kept until [`Listed`] is dropped.
     pub(crate) fn list(&self, monitor: Monitor, peer: Option<SocketAddr>) -> Listed {
         let about = About { kind: self.0.kind, peer, client: None, destination: None, started: now() };
         let mut state = self.state();
@@ -145,13 +145,13 @@ impl Running {
         Listed { running: self.clone(), number }
     }
 
-    /// How many connections there were and are.
+    /// Numbers of all connections and of the current ones.
     pub(crate) fn counts(&self) -> (u64, usize) {
         let state = self.state();
         (state.next, state.live.len())
     }
 
-    /// Calls `tell` with the connections that there are, the oldest first; with some of them if they are very many.
+    /// Calls `tell` with the current connections, the oldest first; with some of them if there are very many.
     pub(crate) fn each(&self, mut tell: impl FnMut(&About, &Status)) {
         for live in self.state().live.values().take(MAX_TOLD) {
             if let Some(status) = live.monitor.status() {
@@ -160,7 +160,7 @@ impl Running {
         }
     }
 
-    /// How far each connection is.
+    /// The progress of each connection.
     pub(crate) fn progress(&self) -> Vec<Progress> {
         let state = self.state();
         let of = |(number, live): (&u64, &Live)| {
@@ -172,21 +172,21 @@ impl Running {
         state.live.iter().filter_map(of).collect()
     }
 
-    /// The server that a connection goes to has answered on it.
+    /// Notes that the server of a connection has answered on it.
     pub(crate) fn answered(&self, number: u64, instance: Option<Instance>) {
         if let Some(live) = self.state().live.get_mut(&number) {
             live.instance = instance;
         }
     }
 
-    /// Asks the peer of a connection at once whether it has that still.
+    /// Asks the peer of a connection at once whether it still has the connection.
     pub(crate) fn ask_life(&self, number: u64) {
         if let Some(live) = self.state().live.get(&number) {
             live.monitor.ask_life();
         }
     }
 
-    /// Ends a connection at once; false if it has ended by itself.
+    /// Ends a connection at once; returns false if it has ended by itself.
     pub(crate) fn abort(&self, number: u64) -> bool {
         let state = self.state();
         let found = state.live.get(&number);
@@ -213,7 +213,7 @@ impl Listed {
         self.change(|about| about.client = Some(client.to_owned()));
     }
 
-    /// What is known of it.
+    /// Returns the facts about it.
     pub(crate) fn about(&self) -> About {
         // It is listed until this is dropped.
         let unknown = || About {
@@ -235,12 +235,12 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        // What it holds is let go of when the list is free again.
+        // Its contents are dropped after the lock of the list is released.
         let _gone = self.running.state().live.remove(&self.number);
     }
 }
 
-/// This second, as RFC 3339 writes it.
+/// The current second, in RFC 3339.
 fn now() -> String {
     let now = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap_or_else(|_| OffsetDateTime::now_utc());
     now.format(&Rfc3339).unwrap_or_default()

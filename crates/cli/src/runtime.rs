@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::exit;
 use crate::system::prerequisite::{self, Check};
 
-/// How long tasks may take to let go of what they hold when the program ends.
+/// How long tasks may take to release their resources when the program ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `work`; its error names the missing prerequisite if it comes from one.
@@ -28,19 +28,19 @@ pub(crate) fn until_interrupted(work: impl Future<Output = anyhow::Result<()>>) 
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         tokio::select! {
-            // In this order: a connection that hears the same signal says its status first.
+            // In this order: a connection that gets the same signal prints its status first.
             biased;
             result = work => result,
             interrupted = exit::interrupted() => Err(interrupted.into()),
         }
     });
-    // A thread may still be reading standard input, which nothing can interrupt.
+    // A thread may still be reading standard input, which cannot be interrupted.
     runtime.shutdown_background();
     result
 }
 
-/// Runs `work`, which takes care of signals, to its end. Tasks that are left may hold the stack: the network is
-/// put back when the last of them has let go.
+/// Runs `work`, which handles signals itself, to its end. Remaining tasks may hold the stack: the network is
+/// restored after the last of them has ended.
 pub(crate) fn to_the_end<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = runtime()?;
     let result = runtime.block_on(work);

@@ -9,12 +9,12 @@ use tokio::time::interval;
 use crate::options::{Options, Protect};
 use crate::output::say;
 
-/// How often the paths are looked at.
+/// Interval between looks at the paths.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Looks in a row without a trusted path before it is said that the connection waits: many a gap is over sooner.
+/// Looks in a row without a trusted path before the stall is reported: many gaps are shorter.
 const LOOKS_BEFORE_TOLD: u32 = 4;
 
-/// Says what scrambling does not protect against, if it was asked for.
+/// Reports the limits of scrambling, if it is requested.
 pub(crate) fn announce(options: &Options) {
     match options.protect {
         Protect::Sealed | Protect::Plain => {}
@@ -25,7 +25,7 @@ pub(crate) fn announce(options: &Options) {
     }
 }
 
-/// Runs the conversation and warns, meanwhile, when its trusted paths are gone.
+/// Runs the conversation and warns while its trusted paths are gone.
 pub(crate) async fn watched<T>(monitor: Monitor, conversation: impl Future<Output = T>) -> T {
     let mut conversation = std::pin::pin!(conversation);
     let mut clock = interval(INTERVAL);
@@ -43,7 +43,7 @@ pub(crate) async fn watched<T>(monitor: Monitor, conversation: impl Future<Outpu
     }
 }
 
-/// What is looked at.
+/// The observed state.
 #[derive(Clone, Copy)]
 struct Look {
     trusted: TrustedPaths,
@@ -58,7 +58,7 @@ impl From<ScrambleStatus> for Look {
     }
 }
 
-/// What was said already.
+/// The state that was already reported.
 #[derive(Default)]
 struct Warned {
     looks: u32,

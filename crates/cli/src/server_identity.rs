@@ -12,20 +12,20 @@ use crate::certificate::AcceptNew;
 use crate::output::say;
 use crate::protection::WrongPeer;
 
-/// A server, and what is known of it before it answers.
+/// A server, and the facts about it before it answers.
 pub(crate) struct ServerIdentity {
     server: ServerUrl,
     known_peers: KnownPeers,
     known: Option<KnownPeer>,
     accepts_new: Option<AcceptNew>,
-    /// What each path says about its name, where they were asked.
+    /// The addresses of its name according to each path, if they were asked.
     names: Option<Names>,
 }
 
-/// How many disjoint paths the key of an unknown server is to be seen over, to be believed without a question.
+/// Number of disjoint paths that must show the key of an unknown server for it to be trusted without a question.
 pub(crate) const FIRST_CONTACT_PATHS: u8 = 2;
 
-/// What one path leads to.
+/// The result of one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sighting {
     /// The path's device.
@@ -52,7 +52,7 @@ impl ServerIdentity {
         Ok(Self { server, known_peers, known, accepts_new, names: None })
     }
 
-    /// The name or address that is connected to.
+    /// The name or address in the call.
     pub(crate) fn host(&self) -> &str {
         &self.server.host
     }
@@ -62,12 +62,12 @@ impl ServerIdentity {
         self.server.pin
     }
 
-    /// The key that the server must have, if that is known.
+    /// The key that the server must have, if it is known.
     pub(crate) fn expected(&self) -> Option<Fingerprint> {
         self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
     }
 
-    /// Whether its key is to be seen over several paths ([`FIRST_CONTACT_PATHS`]), because nothing else is known of it.
+    /// Whether its key must be seen over several paths ([`FIRST_CONTACT_PATHS`]), because nothing else is known about it.
     pub(crate) fn goes_by_paths(&self) -> bool {
         self.expected().is_none() && self.accepts_new == Some(AcceptNew::Paths)
     }
@@ -97,7 +97,7 @@ impl ServerIdentity {
         Ok(if addresses.is_empty() { found } else { addresses })
     }
 
-    /// What the addresses of the server rest on.
+    /// The basis of the addresses of the server.
     fn basis(&self) -> NameBasis {
         match &self.names {
             Some(names) => names.basis(),
@@ -106,7 +106,7 @@ impl ServerIdentity {
         }
     }
 
-    /// Why the name counts as one path, for people: with a line break in front, empty if it counts as more.
+    /// The reason that the name counts as one path, for people: with a line break in front, empty if it counts as more.
     fn doubt(&self) -> String {
         let doubt = self.names.as_ref().and_then(Names::doubt);
         doubt.map_or_else(String::new, |doubt| format!("\n  {doubt}"))
@@ -145,7 +145,7 @@ impl ServerIdentity {
         }
     }
 
-    /// Whether a key may be trusted that is shown for the first time.
+    /// Whether a key that is shown for the first time may be trusted.
     fn is_vouched_for(&self, shown: Fingerprint, paths: u8) -> bool {
         let question = ask_at_terminal(&self.server.authority(), shown, paths, &self.doubt());
         match unknown_peer(self.accepts_new, paths, question.is_some()) {
@@ -155,7 +155,7 @@ impl ServerIdentity {
         }
     }
 
-    /// What helps where a server has not proved the key that it was known by.
+    /// The fix if a server has not proved its known key.
     pub(crate) fn remedy(&self) -> Option<String> {
         let known = self.known.as_ref().filter(|_| self.server.pin.is_none())?;
         let authority = self.server.authority();
@@ -179,8 +179,8 @@ impl ServerIdentity {
         })
     }
 
-    /// How many disjoint paths lead to the holder of the key that `stream` has shown: where two were asked for, there is no stream before.
-    /// They are no more than those that have named its addresses.
+    /// Number of disjoint paths to the holder of the key that `stream` has shown. If two were required, the stream exists only with two.
+    /// The number is limited by the paths that have named its addresses.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
         let status = stream.status().filter(|_| self.goes_by_paths());
         // Others may have joined an address that the server announced, which proves nothing.
@@ -293,7 +293,7 @@ fn ask_at_terminal(
     })
 }
 
-/// The key that the peer of a sealed connection has proved to have.
+/// The key that the peer of a sealed connection has proved.
 pub(crate) fn shown_by(peer: &Peer) -> Option<Fingerprint> {
     match peer {
         Peer::Key(fingerprint) => Some(*fingerprint),

@@ -21,44 +21,44 @@ use crate::dial::Line;
 use crate::output::say;
 use crate::running::Progress;
 
-/// How often connections are looked at.
+/// Interval between looks at the connections.
 const TICK: Duration = Duration::from_millis(250);
-/// The same where there are very many.
+/// The same with very many connections.
 const SLOW_TICK: Duration = Duration::from_secs(2);
 const MANY: usize = 256;
-/// How long a connection may stand still in the middle of a transfer before the server is asked.
+/// How long a connection may stall in the middle of a transfer before the server is asked.
 const IN_TRANSFER: Duration = Duration::from_secs(1);
-/// How long one may on which nothing was to be expected: programs rest.
+/// The same without an expected transfer: programs are idle at times.
 const AT_REST: Duration = Duration::from_secs(15);
-/// A connection that read as much as this since it was looked at last is in the middle of a transfer.
+/// A connection that read at least this much since the last look is in the middle of a transfer.
 const TRANSFER: u64 = 16 * 1024;
-/// Longest time between two questions about a connection that goes on standing still.
+/// Longest interval between two questions about a connection that stays stalled.
 const RAREST: Duration = Duration::from_secs(300);
-/// How long a server may be silent before people are told.
+/// How long a server may be silent before the user is told.
 const SILENT: Duration = Duration::from_secs(3);
-/// How long one question may take.
+/// Time limit of one question.
 const QUESTION: Duration = Duration::from_secs(5);
 /// Time that a connection has to join again after a reset of its subflows; then it counts as lost.
 const JOINING: Duration = Duration::from_secs(1);
-/// Most instances that are remembered: more than servers share a name. The oldest is forgotten first.
+/// Most instances that are kept: more than the servers of one name. The oldest is dropped first.
 const MAX_MET: usize = 64;
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     last: Progress,
-    /// When it last went on.
+    /// The time of its last progress.
     moved_at: Instant,
-    /// When something last proved that its server lives.
+    /// The last proof that its server lives.
     lived_at: Instant,
     /// Whether it was in the middle of a transfer then.
     in_transfer: bool,
-    /// How long it may stand still from now until the next question.
+    /// How long it may stall from now until the next question.
     patience: Duration,
     asked_at: Option<Instant>,
-    /// Since when its server has not answered a question.
+    /// The start of its server's silence.
     silent_since: Option<Instant>,
-    /// The instance that has answered the last question, if that is another one than its own.
+    /// The instance in the last answer, if it is not the connection's own.
     other: Option<Instance>,
 }
 
@@ -66,7 +66,7 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Watch {
     connections: BTreeMap<u64, Watched>,
-    /// Instances that have answered, and when each did first.
+    /// Instances that have answered, with the time of the first answer.
     met: BTreeMap<Instance, Instant>,
     has_warned: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
                 line.running.ask_life(number);
             }
             let answered = line.instance(address, QUESTION).await;
-            // What went on meanwhile did so before the answer counts.
+            // Progress meanwhile precedes the answer.
             watch.look_at(&line);
             match answered {
                 Some(instance) => {
@@ -109,7 +109,7 @@ impl Watch {
         self.look(Instant::now(), &line.running.progress(), |progress| line.unacknowledged(progress));
     }
 
-    /// Takes note of how far each connection is.
+    /// Notes the progress of each connection.
     fn look(&mut self, now: Instant, all: &[Progress], unacknowledged: impl Fn(Progress) -> bool) {
         self.connections.retain(|number, _| all.iter().any(|progress| progress.number == *number));
         for progress in all {
@@ -131,11 +131,11 @@ impl Watch {
             let read = progress.read - watched.last.read;
             let lives = progress.life.verified > watched.last.life.verified;
             if read > 0 || progress.delivered > watched.last.delivered {
-                // What is read now may have come long ago.
+                // Data that is read now may have arrived long ago.
                 let lived_at = if lives { now } else { watched.lived_at };
                 *watched = Watched { lived_at, in_transfer: owes || read >= TRANSFER, ..begun };
             } else if lives {
-                // Its server has it: whatever else answers is a replica.
+                // Its server has it: any other instance is a replica.
                 (watched.lived_at, watched.silent_since, watched.other) = (now, None, None);
             }
             watched.last = *progress;
@@ -151,14 +151,14 @@ impl Watch {
         self.met.entry(instance).or_insert(now);
     }
 
-    /// The address at which the server is to be asked, if any: that of the connection which stands still for longest.
+    /// The address for the next question, if any: that of the connection that has stalled for the longest time.
     fn due(&self, now: Instant) -> Option<SocketAddr> {
         let is_due = |watched: &&Watched| watched.is_due(now) && watched.last.life.server.is_some();
         let due = self.connections.values().filter(is_due);
         due.min_by_key(|watched| watched.asked_at.unwrap_or(watched.moved_at))?.last.life.server
     }
 
-    /// The server is asked at this address: about these connections.
+    /// Notes a question to the server at this address, about these connections.
     fn ask(&mut self, now: Instant, address: SocketAddr) -> Vec<u64> {
         let due =
             self.connections.iter_mut().filter(|(_, watched)| watched.is_due(now) && watched.is_at(address));
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// The server has proved its identity at this address, and said which instance of it answers there.
+    /// Notes that the server has proved its identity at this address, and the instance that answers there.
     fn answers(&mut self, now: Instant, address: SocketAddr, instance: Instance) {
         self.meet(now, instance);
         let asked = self.connections.values_mut().filter(|watched| watched.is_at(address));
@@ -222,7 +222,7 @@ impl Watch {
         ));
     }
 
-    /// Ends those that have stood still for so long while the server did not answer.
+    /// Ends the connections that have stalled for so long while the server did not answer.
     fn give_up(&self, line: &Line, limit: Duration) {
         for (number, watched) in &self.connections {
             let is_silent = watched.silent_since.is_some_and(|since| since.elapsed() >= limit);
@@ -273,7 +273,7 @@ mod tests {
         (0..100_000).map(|step| TICK * step).find(is_due).expect("some day")
     }
 
-    /// A download that stood still, about which the server was asked, and which instance has answered; and when it was asked.
+    /// Returns a stalled download after a question to the server and the answer of an instance; and the time of the question.
     fn answered_by(instance: Instance) -> (Watch, Instant) {
         let (mut watch, start) = (Watch::default(), Instant::now());
         watch.look(start, &[at(0)], |_| false);
@@ -308,7 +308,7 @@ mod tests {
         watch.ask(asked_at + STILL, address());
         watch.answers(asked_at + STILL + TICK, address(), OTHER);
         assert!(!is_lost(&mut watch, asked_at + 2 * STILL, life(2, false)));
-        // An instance that was not met before may be a server that was started again.
+        // An instance that was not met before may be a restarted server.
         watch.ask(asked_at + 3 * STILL, address());
         watch.answers(asked_at + 3 * STILL + TICK, address(), Instance([3; 16]));
         assert!(is_lost(&mut watch, asked_at + 4 * STILL, life(2, false)));

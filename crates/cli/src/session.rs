@@ -18,25 +18,24 @@ use crate::pipe;
 use crate::scrambling;
 use crate::system::{self, firewall::Opening};
 
-/// How long subflows may take to close when the connections above them have ended in order. All data is
-/// through by then; what is left is reset.
+/// How long subflows may take to close after their connections have ended in order. All data is delivered by then; the rest is reset.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Standard input and output, for as many connections as there are one after the other.
+/// Standard input and output, for a series of connections.
 pub(crate) struct Terminal {
     input: Receiver<io::Result<Bytes>>,
     output: Sender<Bytes>,
     written: oneshot::Receiver<io::Result<()>>,
 }
 
-/// A host as the options ask for, on the paths that they name or the usual ones.
+/// Returns a host with the options, on the paths that they name or the default ones.
 pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<HostBuilder> {
     scrambling::announce(options);
     let paths = paths_for(options, towards)?;
     Ok(paths.into_iter().fold(options.host(), HostBuilder::path))
 }
 
-/// The paths that the options name; else the devices of the default routes, or the device that leads to the peer.
+/// Returns the paths in the options; otherwise the devices of the default routes, or the device that leads to the peer.
 pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<Vec<Path>> {
     if options.paths.is_empty() {
         Ok(Path::defaults(towards, options.carrier)?)
@@ -45,7 +44,7 @@ pub(crate) fn paths_for(options: &Options, towards: Option<IpAddr>) -> anyhow::R
     }
 }
 
-/// Addresses that others can be told: of each family, that of the first path which has one.
+/// Returns addresses to announce: of each family, the first one of the paths.
 pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
     let v4 = paths.iter().find_map(|path| path.ipv4().map(IpAddr::V4));
     let v6 = paths.iter().find_map(|path| path.ipv6().map(IpAddr::V6));
@@ -63,7 +62,7 @@ pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Op
     system::clear_the_way(options)
 }
 
-/// Whether a path is one to tell people of: a device is told once, whatever can carry its segments.
+/// Whether to report a path: a device is reported once for all its carriers.
 pub(crate) fn is_told(path: &PathState, paths: &[PathState]) -> bool {
     let is_first = |first: &PathState| first == path;
     paths.iter().find(|other| other.device() == path.device()).is_some_and(is_first)
@@ -77,7 +76,7 @@ impl Terminal {
         Ok(Self { input, output, written })
     }
 
-    /// Runs a connection until both directions have ended and the peer knows; its last status.
+    /// Runs a connection until both directions have ended and the peer knows; returns its last status.
     pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
         let monitor = stream.monitor();
         let (mut read, mut write) = stream.into_split();
@@ -85,14 +84,14 @@ impl Terminal {
         let mut result = tokio::select! {
             result = scrambling::watched(monitor.clone(), conversation) => result,
             signal = exit::interrupted() => {
-                // Letting go would look like an orderly end of what was cut off.
+                // A dropped stream would look like an orderly end of data that was cut off.
                 monitor.abort();
                 Err(io::Error::other(signal))
             }
         };
         if result.is_ok() {
-            // Reading to the end does not say that the peer has everything of ours.
-            // However long a slow path needs: the connection itself gives up where there is no hope.
+            // Reading to the end does not prove that the peer has all of our data. The wait has no limit, for slow paths: the connection
+            // itself gives up without hope.
             result = read.closed().await;
         }
         let status = read.status();
@@ -108,7 +107,7 @@ impl Terminal {
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         let Self { input: _, output, written } = self;
         drop(output);
-        // Without an answer the thread has panicked, which it has reported.
+        // Without an answer the thread has panicked, which is already reported.
         let result = written.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         output::written(result)
     }
@@ -124,7 +123,7 @@ async fn transfer(
     let mut sending = std::pin::pin!(send(write, input));
     tokio::select! {
         sent = &mut sending => {
-            // Why a connection can no longer be written to is what reading from it says.
+            // Reading from the connection returns the reason of the failed write.
             receiving.await?;
             sent
         }
@@ -157,7 +156,7 @@ async fn receive(read: &mut ReadHalf, output: &Sender<Bytes>) -> io::Result<()> 
     Ok(())
 }
 
-/// Lets the subflows of connections that have ended close, then ends the host.
+/// Waits for the subflows of ended connections to close, then ends the host.
 pub(crate) async fn end(host: Host, listener: Option<Listener>) {
     drop(listener);
     let _ = timeout(FAREWELL, host.drained()).await;

@@ -14,9 +14,8 @@ use crate::{protection, session};
 /// Time limit for one path to show which host answers there.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a connection to `server`, which has these addresses, over each path and no other, each within `limit`, and closes it when
-/// its handshake has shown a key. No host of this program may use the paths meanwhile. A path of which nothing could be learnt has no key;
-/// where no path can be used there is none.
+/// Opens a connection to the addresses of `server` over each path alone, each within `limit`, and closes it after its handshake has shown
+/// a key. No host of this program may use the paths meanwhile. A path without a result has no key; if no path can be used there is none.
 pub(crate) async fn look_around(
     options: &Options,
     authorities: &Authorities,

@@ -16,13 +16,13 @@ use crate::running::About;
 
 pub(crate) use report::{Report, SCHEMA};
 
-/// Tells about connections where the options ask for it.
+/// Reports connections if the options ask for it.
 pub(crate) struct Reporter {
     on_standard_error: bool,
     json: Option<Box<dyn Write + Send>>,
 }
 
-/// Says with `-v` which carrier a connection that was just opened uses over each path, and why not the other.
+/// Reports with `-v` the carrier of a new connection on each path, and the reason against the other one.
 pub(crate) fn log_carriers(status: Option<&Status>) {
     for choice in status.map(Status::carriers).unwrap_or_default() {
         let (path, carrier) = (choice.device, choice.carrier);
@@ -50,7 +50,7 @@ impl Reporter {
         Ok(Self { on_standard_error: options.status, json })
     }
 
-    /// Tells about one connection, and what its host has counted meanwhile.
+    /// Reports one connection, and the counters of its host meanwhile.
     pub(crate) fn report(
         &mut self,
         host: &HostCounters,

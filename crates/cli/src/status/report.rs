@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::running::About;
 
-/// The version of what is written here, and told by `plait status --json`. Names that come are no other version; what goes, or means
-/// something else, is one.
+/// The version of this format, which `plait status --json` also uses. An added name keeps the version; a removed name, or a changed
+/// meaning, changes it.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// One connection, as it is written to the file of `--status-json`.
@@ -25,7 +25,7 @@ pub(crate) struct Report {
     pub(super) kind: &'static str,
     /// When it was opened, as RFC 3339 writes it.
     pub(super) started: String,
-    /// Where it goes behind the server, if it has said so: `HOST:PORT`, or `resolver`.
+    /// Its destination behind the server, if the client has sent it: `HOST:PORT`, or `resolver`.
     pub(super) destination: Option<String>,
     /// The client's identity, to a server.
     pub(super) client: Option<String>,
@@ -35,12 +35,12 @@ pub(crate) struct Report {
     pub(super) version: Option<u8>,
     /// Whether data checksums are in use.
     pub(super) checksum: bool,
-    /// Why it is plain TCP, in one word.
+    /// The reason of plain TCP, in one word.
     pub(super) reason: Option<&'static str>,
     /// The same for people.
     #[serde(skip)]
     pub(super) explanation: Option<String>,
-    /// What protects the bytes; nothing if it is not there.
+    /// The protection of the bytes; absent without protection.
     pub(super) sealed: Option<SealedReport>,
     /// The state of scrambling, which is obfuscation and not encryption.
     pub(super) scrambling: Option<ScrambleReport>,
