@@ -80,7 +80,7 @@ pub(crate) enum Attack {
 }
 
 impl Command {
-    /// Whether keys, or what connections carry, will be in memory.
+    /// Whether keys, or the data of connections, will be in memory.
     pub(crate) fn holds_keys(&self) -> bool {
         match self {
             Self::Connect(_)
@@ -91,10 +91,10 @@ impl Command {
             | Self::Forward(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            // Of these, some start others that do.
+            // Some of these start others that do.
             Self::Status(_) | Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Attack(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
-            // What is in there becomes another program.
+            // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }
     }
@@ -132,7 +132,7 @@ impl Command {
     }
 }
 
-/// Ends the program: the command line makes no sense, or asks for help. What was to run another program ends as that has it.
+/// Ends the program after an invalid command line, or a request for help. `plait run` has an exit status of its own.
 pub(crate) fn end(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && run::is_meant(std::env::args_os()) {
         let _ = error.print();
@@ -145,7 +145,7 @@ impl Arguments {
     /// Reads the command line.
     ///
     /// # Errors
-    /// One of usage, or what `--help` and `--version` print.
+    /// A usage error, or the output of `--help` and `--version`.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut definition = Self::command();
         let matches = definition.try_get_matches_from_mut(words)?;

@@ -18,8 +18,8 @@ use crate::output;
 use crate::shown::shown;
 use crate::status::SCHEMA;
 
-/// What the answers to questions may take together: of one process, or of all processes of another user, which may be there to
-/// hold root up.
+/// Most bytes of all answers together: of one process, or of all processes of another user, which may be there to hold root
+/// up.
 struct Budget {
     until: Instant,
     bytes: usize,
@@ -28,7 +28,7 @@ struct Budget {
 impl Budget {
     /// Longest answer that is read.
     const BYTES: usize = 64 << 20;
-    /// How long one may take, from the first byte to the last.
+    /// Time limit of one answer, from the first byte to the last.
     const TIME: Duration = Duration::from_secs(5);
 
     fn new() -> Self {
@@ -139,7 +139,7 @@ impl StatusArguments {
 }
 
 impl PathArguments {
-    /// Asks and prints the answer.
+    /// Sends the question and prints the answer.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let changes = self.changes.iter().map(plait::Path::to_string).collect();
         let question = Question::Paths(changes);
@@ -152,7 +152,7 @@ impl PathArguments {
     }
 }
 
-/// Where a process is asked, or the only one that runs.
+/// The socket of a process, or of the only one that runs.
 fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
     let mut sockets = directory::sockets();
     sockets.retain(|found| pid.is_none_or(|wanted| wanted == found.pid));
@@ -214,7 +214,7 @@ fn line(path: &PathNow) -> String {
     shown(&format!("{}={}{backup} {state}{over}{addresses}", path.name, path.class)) + "\n"
 }
 
-/// A line for each process.
+/// Prints a line for each process.
 fn table(told: &[Value]) -> String {
     if told.is_empty() {
         return "no plait of this user runs\n".to_owned();
@@ -238,7 +238,7 @@ fn table(told: &[Value]) -> String {
     text
 }
 
-/// All about one.
+/// Prints everything about one process.
 fn details(plait: &Value) -> String {
     let of = |name: &str| word(&plait[name]);
     let mut text = format!(
@@ -315,7 +315,7 @@ mod tests {
         let begun = Instant::now();
         for _ in 0..3 {
             let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-            // A byte now and then, for as long as the other end takes it.
+            // Sends a byte now and then, for as long as the other end takes it.
             let answering = std::thread::spawn(move || {
                 while theirs.write_all(b" ").is_ok() {
                     std::thread::sleep(Duration::from_millis(10));

@@ -29,7 +29,7 @@ pub(crate) struct AttackScramble {
 }
 
 pub(crate) async fn run(arguments: AttackScramble) -> anyhow::Result<()> {
-    // Seconds of computing, away from the thread that waits for signals.
+    // Seconds of computing, on another thread than the one that waits for signals.
     tokio::task::spawn_blocking(move || attack(&arguments)).await?
 }
 
@@ -68,7 +68,7 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bits per byte that the model needs for what is text; noise takes more than 5.
+/// Bits per byte that the model needs for text; noise takes more than 5.
 const TEXT: f32 = 4.4;
 
 fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> anyhow::Result<()> {
@@ -81,7 +81,7 @@ fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> anyhow::Re
     written.with_context(|| format!("cannot write the recovered text to {}", place.display()))
 }
 
-/// All runs in order; a line says what was not seen between two.
+/// All runs in order; a line marks each gap between two.
 fn write_runs(
     mut out: impl Write,
     recovered: &[Recovered],
@@ -98,7 +98,7 @@ fn write_runs(
     out.flush()
 }
 
-/// Without what a terminal would obey: it is not known what the text is.
+/// Removes what a terminal would obey: the text is unknown.
 fn printable(plain: &[u8]) -> Vec<u8> {
     let is_shown = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t');
     plain.iter().map(|&byte| if is_shown(byte) { byte } else { b'.' }).collect()

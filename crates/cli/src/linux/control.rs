@@ -32,17 +32,17 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What can be asked.
+/// The questions.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Question {
-    /// What it does.
+    /// The connections of the process.
     Status,
-    /// How the paths are used, once these are used so.
+    /// The use of the paths, after these changes.
     Paths(Vec<String>),
 }
 
-/// How a path is used.
+/// The use of a path.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PathNow {
     pub(crate) name: String,
@@ -55,10 +55,10 @@ pub(crate) struct PathNow {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// Answers until it is dropped, which removes the sockets.
+/// Answers questions until it is dropped, which removes the sockets.
 #[must_use = "questions are no longer answered when it is dropped"]
 pub(crate) struct Control {
-    /// The one of `--control`.
+    /// The socket of `--control`.
     named: Option<Answering>,
     _own: Option<Answering>,
     running: Running,
@@ -69,11 +69,11 @@ struct Answering {
     task: JoinHandle<()>,
 }
 
-/// What is removed in the end.
+/// The files to remove at the end.
 enum Place {
     /// The socket of `--control`.
     Named(PathBuf),
-    /// The one in the runtime directory.
+    /// The socket in the runtime directory.
     Own(Socket),
 }
 
@@ -138,7 +138,7 @@ fn bind(place: &Path) -> io::Result<UnixListener> {
 }
 
 fn is_abandoned(place: &Path) -> bool {
-    // To connect to a file of another kind is refused as well.
+    // A connection to a file of another kind is refused as well.
     fs::symlink_metadata(place).is_ok_and(|file| file.file_type().is_socket())
         && UnixStream::connect(place).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
@@ -159,7 +159,7 @@ async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, ru
     }
 }
 
-/// Answers this user and root: until its permissions are set, others may have come to the socket.
+/// Answers this user and root: until its permissions are set, other users may have connected to the socket.
 async fn answer(
     mut stream: tokio::net::UnixStream,
     control: &PathControl,
@@ -182,13 +182,13 @@ async fn answer(
             Ok(()) => json!({ "schema": SCHEMA, "paths": paths(&control.paths()) }),
             Err(error) => json!({ "error": error.to_string() }),
         },
-        // The end of what was cut off may have said `backup`.
+        // The missing end of a truncated question may have been `backup`.
         Err(error) => json!({ "error": format!("not a question: {error}") }),
     };
     write.write_all(format!("{answer}\n").as_bytes()).await
 }
 
-/// All of the changes are understood before the first is made.
+/// All changes are parsed before the first is made.
 async fn change(changes: &[String], control: &PathControl) -> Result<(), plait::Error> {
     let changes: Vec<plait::Path> = changes.iter().map(|change| change.parse()).collect::<Result<_, _>>()?;
     for change in changes {

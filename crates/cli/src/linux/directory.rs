@@ -19,10 +19,10 @@ use nix::sys::socket::{
 };
 use nix::unistd::geteuid;
 
-/// How the name of a socket ends.
+/// The file extension of a socket.
 const SUFFIX: &str = ".sock";
 
-/// Most sockets of one directory that are looked at: more plaits than a user runs.
+/// Most sockets read in one directory: more plaits than a user runs.
 const MAX_SOCKETS: usize = 4096;
 
 /// An open directory of control sockets that belongs to the user of these processes.
@@ -40,7 +40,8 @@ pub(crate) struct Socket {
     directory: Arc<Directory>,
 }
 
-/// Where this user's are: `/run/plait` for root, else in the directory of the session, or one in the place for temporary files.
+/// The directory of this user: `/run/plait` for root, otherwise in the directory of the session, or one in the directory of temporary
+/// files.
 pub(crate) fn own() -> PathBuf {
     let user = geteuid();
     if user.is_root() {
@@ -54,7 +55,7 @@ pub(crate) fn own() -> PathBuf {
     }
 }
 
-/// Those that this user may ask, with their owners: root asks the plaits of all users.
+/// The directories that this user may query, with their owners: root queries the plaits of all users.
 fn all() -> Vec<(PathBuf, u32)> {
     let user = geteuid();
     let mut directories = vec![(own(), user.as_raw())];
@@ -69,8 +70,7 @@ fn all() -> Vec<(PathBuf, u32)> {
     directories
 }
 
-/// The sockets of running plaits, in the order of their processes. Warns about directories that are not used because other users
-/// could have a hand in them.
+/// The sockets of running plaits, in the order of their processes. Warns about unused directories that other users could influence.
 pub(crate) fn sockets() -> Vec<Socket> {
     let mut found = Vec::new();
     for (path, owner) in all() {
@@ -87,10 +87,10 @@ pub(crate) fn sockets() -> Vec<Socket> {
 }
 
 impl Directory {
-    /// Opens the directory of `owner` at `path`. Access of others to one of this user's is taken away.
+    /// Opens the directory of `owner` at `path`. Removes the access of others to a directory of this user.
     ///
     /// # Errors
-    /// There is none, it is a link or no directory, it belongs to another user, or others can write to it.
+    /// The directory does not exist, is a link or no directory, belongs to another user, or others can write to it.
     pub(crate) fn open(path: &Path, owner: u32) -> io::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
         let refused = |why: &str| io::Error::new(ErrorKind::PermissionDenied, why.to_owned());
@@ -118,7 +118,7 @@ impl Directory {
         Ok(Self { file, path: path.to_owned(), owner })
     }
 
-    /// The same for this user, once it is made if there is none.
+    /// Opens the directory of this user; creates it if it does not exist.
     fn make(path: &Path) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -127,7 +127,7 @@ impl Directory {
         Self::open(path, geteuid().as_raw())
     }
 
-    /// A file of this name in the directory that was opened, whatever its path leads to by now.
+    /// A file of this name in the opened directory, wherever its path leads by now.
     fn place(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.file.as_raw_fd()))
     }
@@ -136,7 +136,7 @@ impl Directory {
         self.owner == geteuid().as_raw()
     }
 
-    /// The sockets of running plaits. Names that killed processes of this user have left are removed.
+    /// The sockets of running plaits. Removes names that killed processes of this user have left.
     fn sockets(self: &Arc<Self>) -> Vec<Socket> {
         let pid = |file: fs::DirEntry| {
             let is_socket = file.file_type().is_ok_and(|kind| kind.is_socket());
@@ -149,14 +149,14 @@ impl Directory {
 }
 
 impl Socket {
-    /// Listens as the process `pid` in `directory`, which is made if there is none. The name is there when the socket answers, not sooner.
+    /// Listens as the process `pid` in `directory`, which is created if it does not exist. The name appears only when the socket answers.
     ///
     /// # Errors
-    /// As [`Directory::open`], or the directory cannot be made.
+    /// As [`Directory::open`], or the directory cannot be created.
     pub(crate) fn listen(directory: &Path, pid: u32) -> io::Result<(UnixListener, Self)> {
         let socket = Self { pid, directory: Arc::new(Directory::make(directory)?) };
         let unfinished = socket.directory.place(&format!("{pid}.new"));
-        // An earlier process of this number was killed.
+        // An earlier process with this number was killed.
         let _ = fs::remove_file(&unfinished);
         let listener = UnixListener::bind(&unfinished)?;
         fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
@@ -193,7 +193,7 @@ impl Socket {
 
     /// Removes the name.
     pub(crate) fn remove(&self) {
-        // Gone already: nothing is left to be done.
+        // Already removed.
         let _ = fs::remove_file(self.place());
     }
 
@@ -209,15 +209,15 @@ impl Socket {
         match self.connect() {
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                // What another user has left is for that user to remove.
+                // Files of another user are for that user to remove.
                 if self.directory.is_own() {
                     self.remove();
                 }
                 false
             }
-            // Gone meanwhile.
+            // Removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => false,
-            // The question tells why not.
+            // The question will return the reason.
             Err(_) => true,
         }
     }
@@ -315,7 +315,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let place = leave_socket(&scratch.path().join("plait"), "7.sock");
         let mut directory = Directory::open(&scratch.path().join("plait"), geteuid().as_raw()).expect("ours");
-        // As root sees the directory of a session.
+        // The directory of a session as root sees it.
         directory.owner += 1;
         assert!(Arc::new(directory).sockets().is_empty());
         assert!(place.exists());

@@ -27,12 +27,13 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Whether it is more than a look at this machine.
+    /// Whether it also asks a server.
     pub(crate) fn asks_a_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// What `requires` of clap cannot say of options that a variable of the environment gives, too: the variable alone asks for nothing.
+    /// `requires` of clap cannot express this for options that a variable of the environment may give: the variable alone asks for
+    /// nothing.
     pub(crate) fn lack(&self, given: &ArgMatches) -> Option<&'static str> {
         let was_typed = |option: &str| given.value_source(option) == Some(ValueSource::CommandLine);
         let is_in_vain = self.server.is_none() && ["carrier", "keys"].into_iter().any(was_typed);
@@ -40,8 +41,8 @@ impl Doctor {
             .then_some("--carrier and --keys are about the way to a server: they need --server <SERVER>")
     }
 
-    /// Tells about each check of the machine and each way to the server. The first missing prerequisite that matters is the result;
-    /// else whether there is a way.
+    /// Reports each check of the machine and each path to the server. The result is the first missing prerequisite that matters,
+    /// otherwise whether a path works.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let (checks, missing) = self.check_machine()?;
         let ways = match &self.server {
@@ -64,7 +65,8 @@ impl Doctor {
         }
     }
 
-    /// For programs, and the first that is required and missing. People are told as it goes.
+    /// Returns the report for programs, and the first required prerequisite that is missing. Results for people are printed as they
+    /// come.
     fn check_machine(&self) -> anyhow::Result<(Vec<Value>, Option<MissingPrerequisite>)> {
         let mut first = None;
         let mut checks = Vec::new();

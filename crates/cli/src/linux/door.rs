@@ -30,16 +30,16 @@ pub(crate) struct Door {
 pub(crate) struct Place(Arc<Door>);
 
 impl Door {
-    /// Accepts the clients of a list, or all, up to so many connections.
+    /// Accepts the clients of a list, or all, up to this many connections.
     pub(crate) fn new(clients: Option<AuthorizedClients>, most: usize) -> Arc<Self> {
         let (open, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(Self { clients, most, open, is_stopping, refused: Repeated::default() })
     }
 
-    /// Whether a client may have a connection. It is asked before the connection is accepted, on the thread of the host.
+    /// Decides whether a client may have a connection. It is called before the connection is accepted, on the thread of the host.
     ///
     /// # Errors
-    /// Why it may not; the log says so, too.
+    /// The reason of the refusal, which is also logged.
     pub(crate) fn judge(&self, applicant: &Applicant) -> Result<(), Refusal> {
         let verdict = self.verdict(applicant);
         if let Err(refusal) = verdict
@@ -61,7 +61,7 @@ impl Door {
         Ok(())
     }
 
-    /// The client of the list with this identity; `None` where every client is accepted.
+    /// The client of the list with this identity; `None` if every client is accepted.
     ///
     /// # Errors
     /// The list does not have it.
@@ -77,7 +77,7 @@ impl Door {
         (self.open.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
     }
 
-    /// Nothing new is accepted.
+    /// Accepts no more clients.
     pub(crate) fn close(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
@@ -112,10 +112,10 @@ fn line(applicant: &Applicant, refusal: Refusal, more: u64) -> String {
     format!("refused a client: address={address} port={port} key={key} reason={refusal} more={more}{fix}")
 }
 
-/// The clients that may use a server; `None`: all. Without a file no client may: the file is read again when it is there.
+/// The clients that may use a server; `None`: all. Without a file no client may: the file is read again once it exists.
 ///
 /// # Errors
-/// The file makes no sense, or clients cannot be told apart, as not all connections are sealed.
+/// The file is invalid, or clients cannot be distinguished because not all connections are sealed.
 pub(crate) fn clients(
     store: &KeyStore,
     (anyone, requires_sealing): (bool, bool),

@@ -21,7 +21,7 @@ pub(crate) struct Obstacle {
     is_open: bool,
 }
 
-/// Where the rules belong that let plait through.
+/// The chain for the rules that let plait through.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Chain {
     /// A table, family first, and a chain of nftables.
@@ -41,10 +41,10 @@ pub(crate) fn obstacle() -> Option<Obstacle> {
     all().into_iter().find(|obstacle| !obstacle.is_open)
 }
 
-/// All chains that drop what is forwarded.
+/// All chains that drop forwarded packets.
 fn all() -> Vec<Obstacle> {
     let mut found = in_nftables(&output("nft", &["list", "ruleset"]));
-    // Asking would load the old tables' modules: only where they are in use.
+    // A query would load the modules of the old tables: query only if they are in use.
     let tables = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
     if tables.lines().any(|table| table == "filter") {
         found.extend(in_iptables(&output("iptables-legacy", &["-S", "FORWARD"])));
@@ -60,10 +60,10 @@ impl Obstacle {
 }
 
 impl Opening {
-    /// Lets plait through every chain that drops what is forwarded, by rules of its own in each.
+    /// Lets plait through every chain that drops forwarded packets, by rules of its own in each.
     ///
     /// # Errors
-    /// The rules cannot be put in.
+    /// The rules cannot be added.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let mut opening = Self { undo: Vec::new() };
         for Obstacle { chain, .. } in all() {
@@ -88,7 +88,7 @@ impl Drop for Opening {
 }
 
 impl Chain {
-    /// The commands that put the rules in, in words.
+    /// The commands that add the rules, in words.
     fn rules(&self) -> [Vec<String>; 2] {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         match self {
@@ -100,7 +100,7 @@ impl Chain {
         }
     }
 
-    /// The command that takes a rule out again, after nft has said which it is.
+    /// The command that removes a rule, after nft has returned its handle.
     fn undo(&self, rule: &[String], said: &str) -> Option<Vec<String>> {
         match self {
             Self::Nft(table, chain) => {
@@ -117,7 +117,7 @@ impl Chain {
     }
 }
 
-/// A command as people type it: a star is quoted, and what is for programs is left out.
+/// A command as users type it: a star is quoted, and output options for programs are left out.
 fn quoted(words: &[String]) -> String {
     let of = |word: &String| if word.contains('*') { format!("'{word}'") } else { word.clone() };
     words.iter().filter(|word| !word.starts_with("--")).map(of).collect::<Vec<_>>().join(" ")

@@ -14,7 +14,7 @@ use crate::linux::figures::Figures;
 use crate::linux::prerequisite;
 use crate::output;
 
-/// How often `watch` looks.
+/// Interval of the looks of `watch`.
 const LOOKING: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
@@ -96,13 +96,13 @@ enum Action {
     Serve,
 }
 
-/// The attacks and what they do, from their table.
+/// The attacks and their effects, from their table.
 fn attacks() -> String {
     let lines = plait_lab::AttackName::ALL.iter().map(|name| format!("  {name:<26}{}\n", name.about()));
     format!("Attacks:\n{}", lines.collect::<String>())
 }
 
-/// What a path can be, from the table of conditions.
+/// The conditions of a path, from their table.
 fn conditions() -> String {
     let lines = plait_lab::CONDITIONS.iter().map(|(name, about)| format!("  {name:<15}{about}\n"));
     format!("Conditions:\n{}", lines.collect::<String>())
@@ -189,7 +189,7 @@ fn change(path: &str, direction: Option<Direction>, words: Vec<String>) -> anyho
     output::result(format!("path {path}: {}\n", ways(found)))
 }
 
-/// The conditions of a path in words: once, if they are the same both ways.
+/// The conditions of a path in words: once, if they are the same in both directions.
 fn ways(path: &Summary) -> String {
     let [to_server, to_client] = path.conditions.each_ref().map(plait_lab::Conditions::words);
     if to_server == to_client {
@@ -223,7 +223,7 @@ fn watch(only: Option<&str>) -> anyhow::Result<()> {
     loop {
         for (path, told) in &mut watched {
             let events = news(path, told);
-            // A lab that is taken down ends the show.
+            // The end of the lab ends the output.
             let Ok(events) = events.inspect_err(|error| tracing::debug!(%error, "no more to see")) else {
                 return Ok(());
             };
@@ -236,7 +236,7 @@ fn watch(only: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// What has happened on a path since the last call, `told` tamperings of the injector before: in the order of time.
+/// The events on a path since the last call, in the order of time; `told` is the number of tamperings reported before.
 fn news(path: &str, told: &mut usize) -> anyhow::Result<Vec<(Duration, Direction, String)>> {
     let path = || path.to_owned();
     let lines: Vec<Line> = serde_json::from_value(control::ask(&Request::Lines { path: path() })?)?;

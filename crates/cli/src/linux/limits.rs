@@ -32,7 +32,7 @@ pub(crate) struct StrangerLimits {
 }
 
 impl StrangerLimits {
-    /// What they are, with this many connections in all.
+    /// The limits, with this many connections in all.
     pub(crate) fn limits(&self, connections: Option<NonZeroUsize>) -> Limits {
         let set = |limits: Limits, value: Option<NonZeroUsize>, set: fn(Limits, usize) -> Limits| match value
         {
@@ -49,7 +49,8 @@ impl StrangerLimits {
     }
 }
 
-/// Allows as many open files as the administrator does: each connection to a program takes one. Returns how many there may be.
+/// Raises the limit of open files to the administrator's limit: each connection to a program takes one. Returns the possible number of
+/// connections.
 pub(crate) fn raise_open_files() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {

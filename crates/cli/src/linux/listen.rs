@@ -128,7 +128,7 @@ async fn one_by_one(
             break;
         }
     }
-    // If standard output failed, the last connection ended for that.
+    // If standard output failed, the last connection ended for that reason.
     terminal.close().await?;
     last
 }
@@ -155,7 +155,7 @@ async fn echo_all(
         let stream = listener.accept().await?;
         let listed = running.list(stream.monitor(), Some(stream.peer_addr()));
         connections.spawn(echo(host.clone(), reporter.clone(), strangers.clone(), (stream, listed)));
-        // Those that have ended are taken off as we go.
+        // Ended connections are removed on the way.
         while connections.try_join_next().is_some() {}
     }
     while connections.join_next().await.is_some() {}

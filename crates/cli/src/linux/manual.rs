@@ -26,7 +26,7 @@ pub(crate) struct Manual {
     directory: Option<PathBuf>,
 }
 
-/// A name and what it stands for.
+/// A name and its description.
 type Entry = (&'static str, &'static str);
 
 /// Command lines for each command that has options of its own, and what they do.
@@ -250,7 +250,7 @@ const ENVIRONMENT: &[Entry] = &[
     ("RUST_LOG", "What is logged on standard error, as in plait=debug; counts more than -v."),
 ];
 
-/// Other sources.
+/// The text of the section SEE ALSO.
 const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
 
 impl Completions {
@@ -361,7 +361,7 @@ mod tests {
                 }
             }
         }
-        // Commands that take options of their own have one.
+        // Commands with options of their own have one.
         for command in [
             "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key", "lab",
             "demo",

@@ -6,11 +6,11 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Keeps the memory of this process, as it is now and as it will be, out of core dumps, of the hands of other processes of the same user
-/// (which could attach as debuggers), and, where that is allowed, out of swap. The programs that `plait run` starts are not affected:
-/// all of it ends when another program is executed.
+/// Keeps the memory of this process, present and future, out of core dumps, out of reach of other processes of the same user (which
+/// could attach as debuggers), and, where permitted, out of swap. The programs that `plait run` starts are not affected: all of it ends
+/// when another program is executed.
 pub(crate) fn shield() {
-    // The limit of core dumps would be inherited, and does not bind what the kernel pipes to a program.
+    // The limit of core dumps would be inherited, and does not apply if the kernel pipes a dump to a program.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "the memory of this process, with its keys, may be in core dumps");
     }
@@ -20,9 +20,9 @@ pub(crate) fn shield() {
     }
 }
 
-/// Pages are locked as they are used, none is taken for that.
+/// Pages are locked when they are used; no page is allocated for that.
 fn lock() -> io::Result<()> {
-    // Under a limit, memory that is mapped later would be refused, and the program would end by that.
+    // Under a limit, later mappings would be refused, which would end the program.
     if getrlimit(Resource::Memlock).current.is_some() && !may_exceed_the_limit() {
         return Err(io::Error::other(
             "the limit of locked memory is finite (LimitMEMLOCK=infinity, ulimit -l unlimited)",
@@ -31,7 +31,7 @@ fn lock() -> io::Result<()> {
     Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?)
 }
 
-/// Capabilities in a user namespace of one's own do not count for that.
+/// Capabilities in an own user namespace do not count here.
 fn may_exceed_the_limit() -> bool {
     let holds = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

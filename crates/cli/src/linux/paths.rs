@@ -26,9 +26,10 @@ pub(crate) fn why_not(device: &str) -> String {
     }
 }
 
-/// Says whether a firewall drops what is forwarded. It is opened while what is returned lives, if the options ask for that.
+/// Reports whether a firewall drops forwarded packets. If the options ask for it, the firewall is opened while the returned
+/// value lives.
 pub(crate) fn clear_the_way(options: &Options) -> anyhow::Result<Option<Opening>> {
-    // By sockets of UDP nothing is forwarded.
+    // With sockets of UDP nothing is forwarded.
     if !crate::system::is_root() || options.carrier == Carriers::Udp {
         return Ok(None);
     }

@@ -14,7 +14,7 @@ use crate::linux::firewall;
 use crate::linux::run;
 use crate::options::Options;
 
-/// Something that is missing, and what helps. Its text is the same line wherever it is shown.
+/// A missing prerequisite and its fix. Its text is the same line wherever it is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MissingPrerequisite {
     what: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct MissingPrerequisite {
     fix: String,
 }
 
-/// One thing to try.
+/// One prerequisite to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
     Privileges,
@@ -38,7 +38,7 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    /// All, in the order in which they are told.
+    /// All prerequisites, in the order of the report.
     pub(crate) const ALL: [Self; 10] = [
         Self::Privileges,
         Self::Tun,
@@ -52,13 +52,13 @@ impl Check {
         Self::UserNamespaces,
     ];
 
-    /// What the stack on this machine cannot be without.
+    /// The prerequisites of the stack on this machine.
     pub(crate) const STACK: [Self; 5] = [Self::Privileges, Self::Tun, Self::Ip, Self::Nft, Self::Translation];
 
-    /// What it cannot be without where UDP is enough.
+    /// The prerequisites if UDP is enough.
     pub(crate) const SOCKETS: [Self; 1] = [Self::Ip];
 
-    /// What `plait lab` and `plait demo` cannot be without, for root.
+    /// The prerequisites of `plait lab` and `plait demo`, for root.
     const LAB: [Self; 4] = [Self::Privileges, Self::Tun, Self::Ip, Self::Namespaces];
 
     /// The same for an ordinary user, which is root in a user namespace there.
@@ -70,7 +70,7 @@ impl Check {
         Self::ALL.into_iter().filter(move |check| !is_ordinary_user() || !is_for_root(check))
     }
 
-    /// Whether connections that this user can have elsewhere fail without it: over UDP alone without root.
+    /// Whether connections of this user to other hosts fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
         match self {
             _ if is_ordinary_user() => Self::SOCKETS.contains(&self),
@@ -86,7 +86,7 @@ impl Check {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     fn name(self) -> &'static str {
         match self {
             Self::Privileges => "privileges",
@@ -118,7 +118,7 @@ impl Check {
         }
     }
 
-    /// Tries it: what there is, or what is missing.
+    /// Tries it: returns what is present, or what is missing.
     pub(crate) fn check(self) -> Result<String, MissingPrerequisite> {
         match self {
             Self::Privileges => privileges(),
@@ -165,13 +165,13 @@ impl Check {
 }
 
 impl Options {
-    /// What the stack cannot be without as these options want it.
+    /// The prerequisites of the stack with these options.
     pub(crate) fn checks(&self) -> &'static [Check] {
         if self.carrier == plait::Carriers::Tcp { &Check::STACK } else { &Check::SOCKETS }
     }
 }
 
-/// What this user lacks for the carrier that the options insist on: before anything is written that would be of no use.
+/// A missing prerequisite of the required carrier, before a file is written in vain.
 pub(crate) fn of_carrier(options: &Options) -> anyhow::Result<()> {
     let needs_root = options.carrier == plait::Carriers::Tcp;
     let missing = needs_root.then(|| first(&[Check::Privileges])).flatten();
@@ -196,13 +196,13 @@ pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     missing.map_or(error, anyhow::Error::from)
 }
 
-/// What this user lacks for a lab, if anything.
+/// The missing prerequisite of this user for a lab, if there is one.
 pub(crate) fn of_lab() -> anyhow::Result<()> {
     let checks = if is_ordinary_user() { Check::LAB_OF_USER.as_slice() } else { Check::LAB.as_slice() };
     first(checks).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
-/// The same for the figures of the papers, which are measured beside the kernel's Multipath TCP.
+/// The same for the figures of the papers, with measurements of the kernel's Multipath TCP.
 pub(crate) fn of_figures() -> anyhow::Result<()> {
     of_lab()?;
     first(&[Check::KernelMultipath]).map_or(Ok(()), |missing| Err(missing.into()))
@@ -216,10 +216,10 @@ impl fmt::Display for MissingPrerequisite {
 
 impl std::error::Error for MissingPrerequisite {}
 
-/// What there is, or why not and what helps.
+/// What is present, or the reason why not and the fix.
 type Found = Result<String, (String, Cow<'static, str>)>;
 
-/// What helps an ordinary user.
+/// The fix for an ordinary user.
 const AS_ROOT: &str = "run as root (sudo plait ...)";
 
 const CAP_NET_ADMIN: u32 = 12;
@@ -281,7 +281,7 @@ fn tool(program: &'static str, arguments: &[&str]) -> Found {
 fn in_namespace<T: Send>(
     work: impl FnOnce() -> Result<T, (String, Cow<'static, str>)> + Send,
 ) -> Result<T, (String, Cow<'static, str>)> {
-    // A namespace belongs to a thread: this one is not seen to leave its own.
+    // A namespace belongs to a thread: the caller's thread stays in its own.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             let refused = |error: nix::Error| -> (String, Cow<'static, str>) {
@@ -302,7 +302,7 @@ fn in_namespace<T: Send>(
 const KERNEL_NAT: &str =
     "install nftables and use a kernel with nf_tables and nf_nat (modprobe nft_chain_nat nft_redir nft_masq)";
 
-/// Makes one as `plait run` does: for an ordinary user that takes a user namespace.
+/// Creates a namespace as `plait run` does: for an ordinary user that takes a user namespace.
 fn private_network() -> Found {
     let Err(error) = run::probe() else {
         return Ok(
@@ -319,7 +319,7 @@ fn private_network() -> Found {
     })
 }
 
-/// Whether nft takes a rule that translates, in a namespace where it does no harm.
+/// Whether nft accepts a translating rule, in a namespace where it does no harm.
 fn translation() -> Found {
     const TABLE: &[u8] = b"table inet plait_doctor {\nchain c { type nat hook postrouting priority 100; oifname \"lo\" masquerade; }\n}\n";
     in_namespace(|| {
@@ -381,7 +381,7 @@ fn user_namespaces() -> Found {
     }
 }
 
-/// What else may forbid one (seccomp in a container, SELinux) is only seen by trying.
+/// Other obstacles (seccomp in a container, SELinux) show only in a trial.
 fn try_user_namespace() -> Found {
     let words = ["--user", "--map-root-user", "--net", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/run"];
     match Command::new("unshare").args(words).stdin(Stdio::null()).output() {

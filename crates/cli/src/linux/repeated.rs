@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use plait_base::LogLimits;
 
-/// Lines of a kind in an interval ([`plait_base::LOG_INTERVAL`]).
+/// Most lines of a kind in an interval ([`plait_base::LOG_INTERVAL`]).
 const MOST: u32 = 8;
 
-/// What was said lately.
+/// The recent lines.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     start: Instant,
@@ -22,7 +22,8 @@ impl Default for Repeated {
 }
 
 impl Repeated {
-    /// `what` has happened: how many more times since the last line, if it is time for a line.
+    /// Notes that `what` has happened; returns the number of further cases since the last line, if
+    /// a line is due.
     pub(crate) fn note(&self, what: &'static str) -> Option<u64> {
         let now = plait_base::Instant::ZERO + self.start.elapsed();
         self.limits.lock().unwrap_or_else(PoisonError::into_inner).note(now, what, MOST)

@@ -32,7 +32,7 @@ use crate::running::Running;
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;
-/// How long connections that the program has left behind may stand still.
+/// How long connections that the program has left behind may stall.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long the subflows below them may take to close.
 const PARTING: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ pub(crate) struct Prefix {
 }
 
 impl Child {
-    /// Becomes the program. To be called before any thread is started: namespaces are a thread's own.
+    /// Becomes the program. Must be called before any thread is started: namespaces belong to a thread.
     pub(crate) fn run(self) -> ExitCode {
         let user = match self.user.as_deref().map(found).transpose() {
             Ok(user) => user,
@@ -92,19 +92,19 @@ impl Run {
         &self.towards.options
     }
 
-    /// Runs the program to its end and returns what to exit with.
+    /// Runs the program to its end and returns the exit status.
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let checks = self.checks();
         self.run_enclosed().await.map_err(|error| prerequisite::explain(error, &checks))
     }
 
-    /// What the stack cannot be without, and the private network of the program.
+    /// The prerequisites of the stack, and the private network of the program.
     fn checks(&self) -> Vec<Check> {
         [self.options().checks(), &[Check::PrivateNetwork]].concat()
     }
 
     async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
-        // Listened for from the start, so that no signal leaves half a network behind.
+        // Listen from the start, so that a signal leaves no half-built network behind.
         let mut interrupted = tokio::spawn(crate::exit::interrupted());
         let Self { towards, direct, user, program } = self;
         let needs_root = towards.options.carrier == Carriers::Tcp;
@@ -139,13 +139,13 @@ impl Run {
 /// Whether a private network can be made here.
 ///
 /// # Errors
-/// It cannot; says why.
+/// It cannot be made here, for this reason.
 pub(crate) fn probe() -> anyhow::Result<()> {
     plait_proxy::run::probe(child())
 }
 
 fn child() -> Command {
-    // What is installed over our own binary in the meantime is not what has to become the program.
+    // A binary installed meanwhile over our own must not become the child.
     let mut child = Command::new("/proc/self/exe");
     child.arg(CHILD);
     child
@@ -200,7 +200,7 @@ async fn serve_until_it_ends(
                 let reached = waiting.take(from, to);
                 flows.spawn(carry(program, (to, reached), dial.clone(), direct.clone()));
             }
-            // Out of descriptors, most likely: the connection waits until some are free.
+            // Most likely out of descriptors: the connection waits until some are free.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of the program");
                 sleep(Duration::from_millis(100)).await;
@@ -251,7 +251,8 @@ async fn relay_directly(program: &mut TcpStream, mut target: TcpStream) -> Resul
     relay(program, &mut target).await.map_err(ForwardError::Program)
 }
 
-/// What the program has written before it ended is still delivered, as long as it gets on within `patience`; a signal ends that.
+/// Data that the program wrote before its end is still delivered, as long as it progresses within `patience`; a signal ends the
+/// wait.
 async fn farewell(dial: &Dial, flows: &mut JoinSet<()>, patience: Duration) {
     let delivered = async {
         loop {
@@ -262,7 +263,7 @@ async fn farewell(dial: &Dial, flows: &mut JoinSet<()>, patience: Duration) {
                 Err(_) => {}
             }
         }
-        // Everything is through; what is left is reset.
+        // All data is delivered; the rest is reset.
         let _ = timeout(PARTING, dial.drained()).await;
     };
     tokio::select! {
@@ -271,10 +272,10 @@ async fn farewell(dial: &Dial, flows: &mut JoinSet<()>, patience: Duration) {
     }
 }
 
-/// What failures of plait itself end with, those of usage too: 2 may be the program's own.
+/// The exit status of failures of plait itself, usage errors included: 2 may be the program's own.
 pub(crate) const FAILED: u8 = exit::FAILED as u8;
 
-/// Whether these words, which cannot be read otherwise, are meant for `plait run`.
+/// Whether this invalid command line is meant for `plait run`.
 pub(crate) fn is_meant(words: impl IntoIterator<Item = OsString>) -> bool {
     words
         .into_iter()
@@ -283,7 +284,7 @@ pub(crate) fn is_meant(words: impl IntoIterator<Item = OsString>) -> bool {
         .is_some_and(|word| word == "run")
 }
 
-/// Failures of plait itself have one code, whatever they are.
+/// Failures of plait itself have one exit status.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(signal) = crate::exit::Interrupted::within(error) {
         return signal.exit_code();

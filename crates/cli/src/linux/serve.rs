@@ -72,14 +72,14 @@ pub(crate) struct Serve {
     options: Options,
 }
 
-/// Where clients come in.
+/// The ports that accept clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     address: Option<IpAddr>,
     port: u16,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     host: Host,
     service: Service,
@@ -97,7 +97,7 @@ impl Serve {
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        // Listened for from the start, so that no signal leaves half a network behind.
+        // Listen from the start, so that a signal leaves no half-built network behind.
         let stopped = tokio::spawn(exit::stopped());
         let checks = self.options.checks();
         self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, checks))
@@ -141,7 +141,7 @@ impl Serve {
         accept_until(stopped, (listener, control), &shared).await
     }
 
-    /// How many connections there may be, under a limit of open files.
+    /// Number of possible connections, under a limit of open files.
     fn most_connections(&self, files: u64) -> usize {
         let (wanted, fit) = (self.max_connections.get(), limits::connections_within(files));
         if fit < wanted {
@@ -153,7 +153,7 @@ impl Serve {
         wanted.min(fit)
     }
 
-    /// How clients are to call this server.
+    /// The name of this server for clients.
     fn urls(&self, paths: &[PathState], pin: Option<Fingerprint>) -> Vec<ServerUrl> {
         let port = self.listen.port;
         if !self.advertise.is_empty() {
@@ -166,7 +166,7 @@ impl Serve {
         addresses.into_iter().map(|address| ServerUrl { host: address.to_string(), port, pin }).collect()
     }
 
-    /// What it does, for people.
+    /// The description of the service, for people.
     fn what(&self) -> String {
         let listen = self.listen;
         match &self.forward {
@@ -208,7 +208,7 @@ async fn accept_until(
                             drop(place);
                         });
                     }
-                    // There was room when it was judged, or it is not sealed and was not.
+                    // There was room when the client was judged; a connection that is not sealed was not judged.
                     None => {
                         stream.abort();
                         if let Some(more_like_it) = shared.strangers.note("too many connections") {
@@ -225,7 +225,7 @@ async fn accept_until(
     drop(listener);
     control.release();
     tracing::info!(connections = flows.len(), "stopping");
-    // A second signal ends this too.
+    // A second signal ends this wait too.
     tokio::select! {
         _ = timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }) => {}
         _ = exit::stopped() => {}
@@ -268,7 +268,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     };
     let outcome = serve(&mut stream, &shared.service, as_seen).await;
     let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
-    // One line for each connection; of those that strangers can bring about as often as they like, some.
+    // One line for each connection; of connections that unknown peers can repeat as often as they like, some.
     match outcome {
         Ok(Outcome::Complete { destination, received, sent }) => {
             tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
@@ -306,7 +306,7 @@ fn name_of(client: Option<&AuthorizedClient>, peer: &Peer) -> String {
     }
 }
 
-/// This run of the server, unlike any other.
+/// The instance of this run of the server, unlike any other.
 fn instance() -> anyhow::Result<Instance> {
     let mut bytes = [0; 16];
     let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -314,7 +314,7 @@ fn instance() -> anyhow::Result<Instance> {
     Ok(Instance(bytes))
 }
 
-/// A service to connect to: what has no port could never be one.
+/// The service to connect to: an address without a port is invalid.
 fn service(text: &str) -> Result<String, &'static str> {
     let has_port = text
         .rsplit_once(':')

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 
 use nix::fcntl::{FcntlArg, fcntl};
 
-/// Room asked for in a pipe that is our input or output; the kernel's default is a quarter of a block.
+/// Requested capacity of a pipe that is our input or output; the kernel's default is a quarter of a block.
 const PIPE: i32 = 1 << 20;
 
-/// The descriptors themselves, without buffers in front: the blocks are large, and what is small is wanted at once.
+/// The descriptors themselves, without buffers in front: the blocks are large, and small data is needed at once.
 pub(crate) fn open() -> io::Result<(File, File)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -18,7 +18,7 @@ pub(crate) fn open() -> io::Result<(File, File)> {
     Ok((input, output))
 }
 
-/// Makes a pipe hold more, which saves most of the waking up of both ends. What is no pipe stays as it is.
+/// Enlarges a pipe, which saves most wake-ups of both ends. Other files stay as they are.
 fn widen(file: impl AsFd) {
     if let Err(errno) = fcntl(file, FcntlArg::F_SETPIPE_SZ(PIPE)) {
         tracing::trace!(%errno, "not a pipe, or one that may not grow");

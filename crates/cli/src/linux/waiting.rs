@@ -17,16 +17,16 @@ use crate::dial::{Dial, Watched};
 use crate::linux::run::{Prefix, dial_directly};
 use crate::output::say;
 
-/// How long what was opened waits for a program that has begun it: some retransmissions of its SYN.
+/// How long an opened stream waits for its program: some retransmissions of its SYN.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was opened for a connection of the program.
+/// A stream that was opened for a connection of the program.
 pub(crate) enum Reached {
     Server(Box<Opened<Watched>>),
     Directly(TcpStream),
 }
 
-/// From where to where.
+/// Source and destination.
 type Way = (SocketAddr, SocketAddr);
 
 enum Begun {
@@ -34,7 +34,7 @@ enum Begun {
     Open(Reached, Instant),
 }
 
-/// All of them. Without a gate there are none: they are accepted at once.
+/// All waiting connections. Without a gate there are none: they are accepted at once.
 pub(crate) struct Waiting {
     gate: Option<Gate>,
     dial: Arc<Dial>,
@@ -51,12 +51,12 @@ impl Waiting {
         Self { gate, dial, direct, opening, begun, look: interval(PATIENCE / 2), has_told_of_udp: false }
     }
 
-    /// How many are being opened.
+    /// The number of streams that are being opened.
     pub(crate) fn len(&self) -> usize {
         self.opening.len()
     }
 
-    /// What was opened for the connection that the kernel has accepted.
+    /// Returns the stream for the connection that the kernel has accepted.
     pub(crate) fn take(&mut self, from: SocketAddr, to: SocketAddr) -> Option<Reached> {
         match self.begun.remove(&(from, to))? {
             Begun::Open(reached, _) => Some(reached),
@@ -64,7 +64,7 @@ impl Waiting {
         }
     }
 
-    /// Waits for what happens next, and does what follows. Giving up the future loses nothing. New ones wait in the kernel while there is no
+    /// Waits for the next event and handles it. Dropping the future loses nothing. New connections wait in the kernel while there is no
     /// room.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Waiting {
         tokio::select! {
             knock = gate.next(), if has_room => self.begins(knock?),
             Some(ended) = self.opening.join_next() => {
-                // One that was cancelled is told of nowhere.
+                // A cancelled opening is not reported.
                 if let Ok((syn, outcome)) = ended {
                     self.ends(&syn, outcome);
                 }
@@ -97,7 +97,7 @@ impl Waiting {
                 self.begun.insert((syn.from, syn.to), Begun::Opening);
                 self.opening.spawn(open(syn, self.dial.clone(), self.direct.clone()));
             }
-            // Sent again, while we wait or because ours was lost.
+            // The SYN was sent again, because it still waits or because our copy was lost.
             Some(Begun::Opening) => {}
             Some(Begun::Open(..)) => self.put_back(|gate| gate.admit(&syn)),
         }
