@@ -14,24 +14,23 @@ use crate::system::prerequisite::MissingPrerequisite;
 use crate::system::{HANGUP, caught, ignores_hangup};
 
 /// The text about exit statuses in `--help` and the manual.
-pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for what has no number of its own; 2 for errors of usage; 4 if the peer \
-    cannot be reached on any path, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if what is available is not what was asked \
-    for (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 8 if what was sent first may have been delivered, and no answer \
-    came; 128+N if signal N ended \
-    it, as 141 where the reader of standard output has gone.";
+pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for any other error; 2 for errors of usage; 4 if the peer cannot be reached on any \
+    path, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if the result is not what was asked for \
+    (--require-multipath, --protect); 7 if a privilege, a program or a feature of the kernel is missing; 8 if what was sent first may have \
+    been delivered, and no answer came; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
 
 /// The same for `plait check`.
-pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a way can be used; 1 for what has no number of its own; 2 for errors \
-    of usage; 4 if the server cannot be reached on any way, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if it can be reached \
-    and options are stripped, altered or dropped on the way; 7 if no way can be tried, for a privilege, a device or a program that is \
-    missing; 128+N if signal N ended it, as 141 where the reader of standard output has gone.";
+pub(crate) const EXPLANATION_OF_CHECK: &str = "Exit status: 0 if a path can be used; 1 for any other error; 2 for errors of usage; 4 if \
+    the server cannot be reached on any path, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 if it can \
+    be reached and options are stripped, altered or dropped on the path; 7 if no path can be tried, because a privilege, a device or a \
+    program is missing; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
 
 /// The same for `plait doctor`.
-pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if something is missing that connections cannot be without: those over TCP \
-    and UDP for root, those over UDP for an ordinary user; if nothing is, 0, or with --server that of plait check: 0 if a way can be used; 1 \
-    for what has no number of its own; 4 if the server cannot be reached on any way, or is full; 5 if its identity is not the expected one, or it refuses this client; 6 \
-    if it can be reached and options are stripped, altered or dropped on the way; 7 if no way can be tried; 2 for errors of usage; 128+N if \
-    signal N ended it, as 141 where the reader of standard output has gone.";
+pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if a prerequisite of connections is missing: for root of those over TCP \
+    and UDP, for an ordinary user of those over UDP; otherwise 0, or with --server that of plait check: 0 if a path can be used; 1 for any \
+    other error; 4 if the server cannot be reached on any path, or is full; 5 if its identity is not the expected one, or it refuses this \
+    client; 6 if it can be reached and options are stripped, altered or dropped on the path; 7 if no path can be tried; 2 for errors of \
+    usage; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
 
 /// The fix if a server does not accept the key of this client.
 pub(crate) const NOT_AUTHORIZED: &str = "plait key show, here, says the key; its line belongs into the server's authorized_clients (there: \

@@ -53,7 +53,7 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::Reset => "the peer reset the connection",
         ConnectionError::FastClose => "the peer closed the connection at once (MP_FASTCLOSE)",
         ConnectionError::Aborted => "the connection was aborted here",
-        ConnectionError::PlainRefused => "only plain TCP was to be had, and that is not allowed",
+        ConnectionError::PlainRefused => "only plain TCP was available, and that is not allowed",
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::EndUnacknowledged => {
             "all bytes have arrived in both directions; the peer is gone and has not acknowledged the end"
@@ -66,7 +66,7 @@ fn words(error: ConnectionError) -> &'static str {
             "the peer speaks Multipath TCP without scrambling, and that is not allowed"
         }
         ConnectionError::NotScrambled(Unscrambled::Plain) => {
-            "scrambling was asked for and only plain TCP was to be had: the peer does not speak Multipath TCP, or its options are stripped on the way"
+            "scrambling was asked for and only plain TCP was available: the peer does not support Multipath TCP, or its options are stripped on the path"
         }
         ConnectionError::NotScrambled(Unscrambled::Stripped) => {
             "scrambling was agreed on, and then the options were stripped on the way"
