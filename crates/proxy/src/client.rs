@@ -12,28 +12,28 @@ use crate::request::{Answer, RequestError, answer, ask};
 
 /// Opens protected streams to the server.
 pub trait Dialer: Send + Sync + 'static {
-    /// What it opens.
+    /// The type of a stream.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
 
     /// Opens a stream for a connection to `to`. It need not send the destination: the caller sends the request.
     fn dial(&self, to: &Destination) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// What [`Dialer::answered`] knows a stream by.
+    /// The number of a stream for [`Dialer::answered`].
     fn number(&self, _: &Self::Stream) -> u64 {
         0
     }
 
-    /// This instance of the server has answered what was asked for over the stream with that number.
+    /// Called when this instance of the server has answered the request on the stream with that number.
     fn answered(&self, _: u64, _: Option<Instance>) {}
 
     /// Waits until both directions have ended and the server has everything.
     fn delivered(&self, stream: &Self::Stream) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// Why a program's connection came to an early end.
+/// The reason of an early end of a program's connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// The program itself broke it off.
+    /// The program itself aborted it.
     #[error("the program broke its connection off: {0}")]
     Program(io::Error),
     /// The server refused, or its stream broke.
@@ -47,10 +47,10 @@ impl From<io::Error> for ForwardError {
     }
 }
 
-/// Asks a server over a fresh stream whether it takes us, and returns which instance it is.
+/// Asks a server over a new stream whether it accepts this client, and returns its instance.
 ///
 /// # Errors
-/// It does not, or the stream failed.
+/// The server refuses, or the stream failed.
 pub async fn greet(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> Result<Option<Instance>, RequestError> {
@@ -61,7 +61,7 @@ pub async fn greet(
 /// A stream to a destination that the server has connected to.
 #[derive(Debug)]
 pub struct Opened<S> {
-    /// What goes there and comes back.
+    /// The stream.
     pub stream: S,
     /// Bytes that came with the answer.
     pub first: Vec<u8>,
@@ -94,7 +94,7 @@ pub async fn open<D: Dialer>(
     }
 }
 
-/// Joins `program` with what was opened for it; returns the bytes from and to it.
+/// Joins `program` with its opened stream; returns the bytes from and to it.
 ///
 /// # Errors
 /// A stream broke; the program's connection was reset.
@@ -112,8 +112,8 @@ where
     finish(dialer, program, stream, joined).await
 }
 
-/// Joins `program` with `to` by a stream of `dialer`, optimistically: what the program sends leaves with the
-/// request. A refusal becomes a reset of the program's connection, which is all that can still be said there.
+/// Joins `program` with `to` by a stream of `dialer`, optimistically: the program's data leaves with the request. A
+/// refusal becomes a reset of the program's connection, the only signal left at that time.
 ///
 /// # Errors
 /// The server refused, or a stream broke; the program's connection was reset.
@@ -138,7 +138,7 @@ where
     finish(dialer, program, stream, joined).await
 }
 
-/// Ends what is joined: in order, or by resets on both sides.
+/// Ends both connections: in order, or by resets on both sides.
 async fn finish<D, P>(
     dialer: &D,
     program: &mut P,
@@ -159,7 +159,7 @@ where
     joined.inspect_err(|_| program.abort())
 }
 
-/// Copies both ways; `begin` waits for what has to come first on the stream, and returns bytes of the program behind it.
+/// Copies both ways; `begin` waits for the first message on the stream, and returns the program's bytes after it.
 async fn relay_both<P, S>(
     program: &mut P,
     stream: &mut S,
@@ -188,7 +188,7 @@ where
             Err(Broken::Reading(error)) => return Err(error.into()),
             Err(Broken::Writing(error)) => return Err(ForwardError::Program(error)),
         };
-        // A program that is gone by now has got everything.
+        // A program that has ended by now has got everything.
         let _ = program_out.shutdown().await;
         Ok(received + first.len() as u64)
     };

@@ -11,21 +11,21 @@ use crate::rules::Rule;
 
 /// The file's name in its directory.
 const FILE: &str = "authorized_clients";
-/// What a public key begins with.
+/// The prefix of a public key.
 const KEY_TYPE: &str = "plait-ed25519";
 
-/// A client that may come in.
+/// An allowed client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuthorizedClient {
     /// Its key.
     pub key: PublicKey,
-    /// Where it may go; `None`: wherever the server's own rules say.
+    /// Its allowed destinations; `None`: those of the server's own rules.
     pub allow: Option<Vec<Rule>>,
-    /// What people call it.
+    /// Its name for people.
     pub comment: String,
 }
 
-/// What a file says.
+/// The contents of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientList {
     /// The allowed clients.
@@ -43,7 +43,7 @@ pub struct AuthorizedClients {
 }
 
 impl AuthorizedClients {
-    /// Those in the file of `store`.
+    /// The clients in the file of `store`.
     pub fn in_store(store: KeyStore) -> Self {
         Self { store, last: Mutex::new(None) }
     }
@@ -75,7 +75,7 @@ impl AuthorizedClients {
 }
 
 impl KeyStore {
-    /// The clients that may come in; `None` if there is no such file.
+    /// The allowed clients; `None` without a file.
     ///
     /// # Errors
     /// The file cannot be read, or others can change it.
@@ -95,7 +95,7 @@ impl KeyStore {
     /// replaces an earlier entry for the key.
     ///
     /// # Errors
-    /// A name or a rule that makes no sense, or the file cannot be read or written.
+    /// A name or a rule is invalid, or the file cannot be read or written.
     pub fn authorize(&self, key: &PublicKey, allow: &[Rule], name: &str) -> anyhow::Result<()> {
         ensure!(
             !name.contains(['#', '\n']) && !name.contains(char::is_control),
@@ -111,7 +111,7 @@ impl KeyStore {
         })
     }
 
-    /// Takes clients out: those with this key, or called so. Returns how many lines are gone.
+    /// Removes clients: those with this key, or with this name. Returns the number of removed lines.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -131,7 +131,7 @@ impl KeyStore {
         Ok(gone)
     }
 
-    /// Changes the file under a lock, so that of several programs that do none is lost.
+    /// Changes the file under a lock, so that concurrent programs lose no change.
     fn edit_clients(&self, edit: impl FnOnce(&str) -> Option<String>) -> anyhow::Result<()> {
         let file = self.path(FILE);
         let place = || format!("cannot write {}", file.display());
@@ -141,7 +141,7 @@ impl KeyStore {
     }
 }
 
-/// The client of a line; none if it is empty, or a remark.
+/// The client of a line; `None` for an empty line or a comment.
 fn client_in(line: &str) -> anyhow::Result<Option<AuthorizedClient>> {
     let text = line.split_once('#').map_or(line, |(text, _)| text).trim();
     if text.is_empty() {

@@ -30,7 +30,7 @@ const TLV_NAME: u8 = 0x7f;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance(pub [u8; 16]);
 
-/// Where a stream is to go.
+/// The destination of a stream.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Destination {
     /// An address, by the Connect TLV (section 4.2.5).
@@ -39,7 +39,7 @@ pub enum Destination {
     Name(String, u16),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
-    /// No connection: is the server there, and are we welcome?
+    /// No connection: asks whether the server is there and accepts the client.
     Nowhere,
 }
 
@@ -77,7 +77,7 @@ pub enum ErrorCode {
     ConnectionReset,
     /// 97.
     DestinationUnreachable,
-    /// One that this version does not know.
+    /// A code that this version does not know.
     Other(u8),
 }
 
@@ -142,20 +142,20 @@ impl fmt::Display for ErrorCode {
 pub enum Message {
     /// Client to server: connect there.
     Connect(Destination),
-    /// Server to client: done by this instance, bytes follow.
+    /// Server to client: connected by this instance, data follows.
     Connected(Option<Instance>),
-    /// Server to client: not done, and why.
+    /// Server to client: failed, and the reason.
     Failed(ErrorCode),
 }
 
-/// What a prefix of a stream says.
+/// The result of reading the start of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parsed {
     /// More bytes are needed.
     Incomplete,
     /// A message, and how many bytes it took.
     Message(Message, usize),
-    /// Nothing that can be answered but by this error.
+    /// No valid message; the only answer is this error.
     Invalid(ErrorCode),
 }
 

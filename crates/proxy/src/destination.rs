@@ -15,7 +15,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
-/// The addresses of the one service of a forwarder, `HOST:PORT`, that the rules of the client allow, if it has some.
+/// The addresses of the one service of a forwarder, `HOST:PORT`, that the rules of the client allow, if there are
+/// any.
 pub(crate) async fn resolve_service(
     to: &str,
     own_rules: Option<&[Rule]>,
@@ -84,11 +85,11 @@ pub(crate) async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, Unr
     Err(unreached)
 }
 
-/// Why there is no connection to a destination.
+/// The reason of a failed connection to a destination.
 pub(crate) enum Unreached {
-    /// It is not to be had, or may not be.
+    /// It is not available, or not allowed.
     Refused(ErrorCode),
-    /// We have nothing left to make it with.
+    /// This host has no resource left for the connection.
     Exhausted(io::Error),
 }
 
@@ -103,7 +104,7 @@ impl Unreached {
         }
     }
 
-    /// What the client is told.
+    /// The error code for the client.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::Refused(code) => *code,
@@ -121,7 +122,7 @@ impl From<io::Error> for Unreached {
     }
 }
 
-/// What a client is told when its destination could not be connected to.
+/// The error code for a client after a failed connection to its destination.
 pub fn code_of(error: &io::Error) -> ErrorCode {
     /// `EMFILE` and `ENFILE`, for which there is no kind; the same on every Unix.
     const OPEN_FILES: [Option<i32>; 2] = [Some(24), Some(23)];

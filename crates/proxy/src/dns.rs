@@ -24,34 +24,35 @@ use crate::request::{RequestError, answer, ask};
 
 /// Longest query or answer over UDP (RFC 6891: more than is in use).
 const MAX_DATAGRAM: usize = 4096;
-/// Header of a message; shorter is no query.
+/// Header of a message; a shorter message is not a query.
 const HEADER: usize = 12;
-/// The bit of byte 2 that tells answers from queries.
+/// The bit of byte 2 that is set in answers.
 const RESPONSE: u8 = 0x80;
-/// What an error is called in an answer (RFC 1035, section 4.1.1).
+/// Response codes (RFC 1035, section 4.1.1).
 const FORMAT_ERROR: u8 = 1;
 const SERVER_FAILURE: u8 = 2;
-/// How long a program's resolver waits before it asks again anyway.
+/// Time after which a program's resolver asks again anyway.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Queries that wait for an answer; more are answered with a failure. Two for each of a few thousand programs that start at the same time.
+/// Most queries that wait for an answer; more are answered with a failure. Two for each of a few thousand programs that start at the same
+/// time.
 const MAX_WAITING: usize = 8192;
-/// Queries that wait to be asked alone: each has broken a stream, of which there are few.
+/// Most queries set apart to be asked alone: each has broken a stream, which is rare.
 const MAX_APART: usize = 64;
-/// How long the stream is kept for the next query: less than resolvers do.
+/// How long the idle stream is kept for the next query: less than resolvers do.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often a query is asked: again only where the stream broke.
+/// How often a query is asked: again only if the stream broke.
 const MAX_TRIES: u8 = 2;
 
 /// A query that waits for its answer.
 struct Query {
-    /// As the program has sent it.
+    /// The query of the program.
     bytes: Vec<u8>,
     from: SocketAddr,
     until: Instant,
     tries: u8,
 }
 
-/// Answers the queries that come in at `socket`, until it fails.
+/// Answers the queries that arrive at `socket`, until it fails.
 ///
 /// # Errors
 /// The socket failed.
@@ -66,7 +67,7 @@ pub async fn serve_queries<D: Dialer>(socket: UdpSocket, dialer: Arc<D>) -> io::
     }
 }
 
-/// Where programs ask and are answered.
+/// The socket of the programs' queries and their answers.
 struct Door {
     socket: UdpSocket,
     cache: Mutex<Cache>,
@@ -99,7 +100,7 @@ async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
             continue;
         }
         if !is_query(&buffer[..len]) {
-            // A resolver may answer it by closing the stream, which takes along all that were asked over it.
+            // A resolver may answer it by closing the stream, which loses all queries asked over it.
             door.answer(error_for(&buffer[..HEADER], FORMAT_ERROR), from).await;
             continue;
         }
@@ -117,8 +118,8 @@ async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     }
 }
 
-/// Asks what is queued over one stream after the other, each until it breaks or nothing more is asked. Of those without an answer when a
-/// stream breaks the first may be why: it is set apart, and the others are asked again.
+/// Asks the queued queries over one stream after the other, each until it breaks or the queue is empty. The first query without an answer
+/// may be the reason of a broken stream: it is set apart, and the others are asked again.
 async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>, apart: Sender<Query>) {
     let mut again = Vec::new();
     loop {
@@ -130,7 +131,7 @@ async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>
         again.drain(..).for_each(|query| asked.ask(query));
         let was_open = asked.run(door, dialer, &mut queued).await;
         for (number, mut query) in asked.waiting.into_values().enumerate() {
-            // Silence makes programs wait; "server failure" makes them go on.
+            // Without an answer programs wait; "server failure" lets them continue.
             if query.until <= Instant::now() || (!was_open && query.tries >= MAX_TRIES) {
                 door.fail(&query).await;
             } else if !was_open {
@@ -146,7 +147,7 @@ async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>
     }
 }
 
-/// Asks queries that were set apart once more, each over a stream of its own.
+/// Asks each query that was set apart once more, over a stream of its own.
 async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query>) {
     while let Some(query) = apart.recv().await {
         let mut asked = Asked { is_alone: true, ..Asked::default() };
@@ -158,7 +159,7 @@ async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query
     }
 }
 
-/// A stream to the server's resolver, with what is asked so far on its way, and the first bytes that came back.
+/// A stream to the server's resolver, with queries in flight, and the first bytes received.
 async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Vec<u8>), RequestError> {
     let mut stream = dialer.dial(&Destination::Resolver).await?;
     ask(&mut stream, Destination::Resolver).await?;
@@ -169,20 +170,20 @@ async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Ve
     Ok((stream, answered.first))
 }
 
-/// What was asked over one stream.
+/// The queries of one stream.
 #[derive(Default)]
 struct Asked {
-    /// By the identifier under which it was asked.
+    /// The key is the identifier under which it was asked.
     waiting: BTreeMap<u16, Query>,
     next: u16,
-    /// Bytes that have still to leave.
+    /// Bytes that are not sent yet.
     outgoing: Vec<u8>,
-    /// Nothing else is asked over this stream, which ends with the answer.
+    /// No other query uses this stream, which ends with the answer.
     is_alone: bool,
 }
 
 impl Asked {
-    /// Asks over a stream until it breaks or nothing more is asked; whether there was one. What is left has no answer.
+    /// Asks over a stream until it breaks or the queue is empty; returns whether there was one. The remaining queries have no answer.
     async fn run<D: Dialer>(&mut self, door: &Door, dialer: &D, queued: &mut Receiver<Query>) -> bool {
         let opened = timeout(QUERY_TIMEOUT, open(dialer, self)).await;
         let was_open = matches!(opened, Ok(Ok(_)));
@@ -200,7 +201,7 @@ impl Asked {
     /// The query leaves under an identifier of ours: those of different programs may be the same.
     fn ask(&mut self, mut query: Query) {
         query.tries += 1;
-        // Fewer wait than there are identifiers.
+        // Fewer queries wait than there are identifiers.
         while self.waiting.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -211,7 +212,7 @@ impl Asked {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Asks and answers until the stream ends, or has had nothing to do for a while.
+    /// Asks and answers until the stream ends, or has been idle for a while.
     async fn exchange(
         &mut self,
         door: &Door,
@@ -269,7 +270,7 @@ impl Asked {
         got.drain(..taken);
     }
 
-    /// What has waited for too long fails.
+    /// Queries that have waited for too long fail.
     async fn give_up_late(&mut self, door: &Door) {
         let now = Instant::now();
         let is_late = |query: &Query| query.until <= now;
@@ -280,12 +281,12 @@ impl Asked {
     }
 }
 
-/// What does not fit is cut with the TC bit set: the program asks again by TCP (RFC 1035, section 4.1.1).
+/// A longer answer is cut with the TC bit set: the program asks again by TCP (RFC 1035, section 4.1.1).
 fn truncate(mut response: Vec<u8>) -> Vec<u8> {
     if response.len() > MAX_DATAGRAM {
         response.truncate(HEADER);
         response[2] |= 0x02;
-        // Counts of the sections that were cut off.
+        // The counts of the removed sections.
         response[4..].fill(0);
     }
     response
@@ -296,7 +297,7 @@ fn failure(query: &[u8]) -> Vec<u8> {
     error_for(query, SERVER_FAILURE)
 }
 
-/// The answer that a query has failed. A header alone stands for no section.
+/// The failure answer to a query. A header alone has no section.
 fn error_for(query: &[u8], code: u8) -> Vec<u8> {
     let mut response = query.to_vec();
     response[2] |= RESPONSE;
@@ -307,7 +308,7 @@ fn error_for(query: &[u8], code: u8) -> Vec<u8> {
     response
 }
 
-/// Whether a message of this length is a query as resolvers take it: one question that can be read, and records that end where it does.
+/// Whether a message of this length is a query as resolvers accept it: one readable question, and records that end with the message.
 fn is_query(message: &[u8]) -> bool {
     has_form_of_query(message).is_some()
 }

@@ -12,16 +12,16 @@ use tokio::time::{Duration, Instant};
 
 /// Header of a message.
 const HEADER: usize = 12;
-/// Answers that are kept. Programs ask for what they like, so there is a limit.
+/// Most answers that are kept. Programs ask for any name, so there is a limit.
 const MAX_ANSWERS: usize = 2048;
-/// Longest query whose answer is kept: longer ones are seldom asked twice.
+/// Longest query with a cached answer: longer ones are seldom repeated.
 const MAX_QUERY: usize = 512;
-/// Longest time that an answer is kept, in seconds, whatever it says.
+/// Longest time that an answer is kept, in seconds, whatever its TTL.
 const MAX_TTL: u32 = 3600;
 /// Bytes of a record between the end of its header and the TTL in it: the TTL itself, and the length of the data.
 const TTL_BEFORE_DATA: usize = 6;
 
-/// Answers by the queries that they were given to.
+/// Answers by their queries.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     answers: BTreeMap<Vec<u8>, Kept>,
@@ -34,16 +34,16 @@ struct Kept {
     since: Instant,
 }
 
-/// How long an answer may be kept.
+/// The time that an answer may be kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Lifetime {
     seconds: u32,
-    /// Where the TTLs of its records are.
+    /// The offsets of the TTLs of its records.
     places: Vec<usize>,
 }
 
 impl Cache {
-    /// The answer to `query`, if there is one that has not expired.
+    /// Returns the answer to `query`, if there is one that has not expired.
     pub(crate) fn find(&self, query: &[u8], now: Instant) -> Option<Vec<u8>> {
         let kept = self.answers.get(query.get(2..)?).filter(|kept| !kept.has_expired(now))?;
         let age = u32::try_from(now.duration_since(kept.since).as_secs()).unwrap_or(u32::MAX);
@@ -58,7 +58,7 @@ impl Cache {
         Some(answer)
     }
 
-    /// Keeps `answer`, if it is one to `query` that may be kept.
+    /// Keeps `answer`, if it belongs to `query` and may be kept.
     pub(crate) fn keep(&mut self, query: &[u8], answer: &[u8], now: Instant) {
         let Some(lifetime) = lifetime(query, answer).filter(|lifetime| lifetime.seconds > 0) else { return };
         if self.answers.len() >= MAX_ANSWERS {
@@ -76,10 +76,10 @@ impl Kept {
     }
 }
 
-/// How long an answer to a query may be kept; `None`: not at all, or it is none.
+/// The time that an answer to a query may be kept; `None` if it may not be kept or is no answer.
 fn lifetime(query: &[u8], answer: &[u8]) -> Option<Lifetime> {
     let is_standard = query.get(2)? & 0xf8 == 0 && query.len() <= MAX_QUERY;
-    // One question, the same in both; an answer that is whole; and no error, or no such name.
+    // One question, the same in both; a complete answer; and no error, or a negative answer.
     let is_answer = answer.get(2)? & 0xfa == 0x80 && matches!(answer.get(3)? & 0x0f, 0 | 3);
     if !is_standard || !is_answer || query.get(4..6)? != [0, 1] || answer.get(4..6)? != [0, 1] {
         return None;
@@ -110,7 +110,7 @@ fn lifetime(query: &[u8], answer: &[u8]) -> Option<Lifetime> {
             lifetime.seconds = lifetime.seconds.min(minimum);
         }
     }
-    // That there is nothing is kept only where the zone says for how long (RFC 2308, section 5).
+    // A negative answer is kept only if the zone says for how long (RFC 2308, section 5).
     (answers > 0 || denies).then_some(lifetime)
 }
 

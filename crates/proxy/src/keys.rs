@@ -10,7 +10,7 @@ use plait_keys::{KnownPeers, replace_file};
 #[derive(Clone, Debug)]
 pub struct KeyStore {
     directory: PathBuf,
-    /// Of what is learned, not configured.
+    /// The directory of learned files, not of configured ones.
     state: PathBuf,
 }
 
@@ -21,18 +21,18 @@ impl KeyStore {
         Self { state: directory.clone(), directory }
     }
 
-    /// The same with what is learned (`known_peers`) in another directory.
+    /// The same, with the learned file (`known_peers`) in another directory.
     #[must_use]
     pub fn with_state(self, state: impl Into<PathBuf>) -> Self {
         Self { state: state.into(), ..self }
     }
 
-    /// Where a file of it is.
+    /// The path of a file in it.
     pub fn path(&self, file: &str) -> PathBuf {
         self.directory.join(file)
     }
 
-    /// Our own key, made if there is none yet; and whether it was made just now.
+    /// Our own key, created if there is none yet; also returns whether it was just created.
     ///
     /// # Errors
     /// The file cannot be read or written, is no key, or others may read it.
@@ -54,7 +54,7 @@ impl KeyStore {
     }
 }
 
-/// `user@host`, as far as this machine tells.
+/// `user@host`, as far as this machine returns it.
 fn comment() -> String {
     let named = |name| std::env::var(name).ok();
     let user = named("USER").or_else(|| named("USERNAME")).unwrap_or_else(|| "root".into());

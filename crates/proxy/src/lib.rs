@@ -5,7 +5,7 @@
 //! connect by SOCKS5 ([`socks`]) or from a private network namespace. The files of [`keys`] hold the identities, and [`clients`] the
 //! allowed clients; a [`url::ServerUrl`] names a server.
 
-// The operating-system side: time, threads and sockets are its business.
+// The operating-system side: it uses time, threads and sockets.
 #![allow(clippy::disallowed_methods)]
 
 pub mod client;

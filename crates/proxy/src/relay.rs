@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::copying::copy;
 
-/// A stream that can be ended so that the other side cannot take it for the end of the data.
+/// A stream that can be aborted, so that the other side does not take it for the end of the data.
 pub trait Abort {
     /// Resets it.
     fn abort(&mut self);

@@ -27,7 +27,7 @@ enum Host {
     Below(String),
 }
 
-/// Why a rule cannot be read.
+/// The reason that a rule is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadRule {
     rule: String,
@@ -81,7 +81,7 @@ impl FromStr for Rule {
     }
 }
 
-/// As it is written: what is parsed again is the same rule.
+/// Its text form, which parses to the same rule.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
@@ -123,7 +123,7 @@ impl Rule {
     }
 }
 
-/// Whether `rules` let a client go to `destination`, as far as that can be said before a name is resolved.
+/// Whether `rules` allow `destination`, as far as this is known before a name is resolved.
 pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
     match destination {
         Destination::Address(address) => {
@@ -138,7 +138,7 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
     }
 }
 
-/// Whether `rules` let a client go to `name`, which was resolved to `ip`.
+/// Whether `rules` allow `name`, which was resolved to `ip`.
 pub fn allow_resolved(rules: &[Rule], name: &str, ip: IpAddr, port: u16) -> bool {
     rules.iter().filter(|rule| rule.allows_port(port)).any(|rule| {
         let by_name = rule.allows_name(name) && !is_local(ip.to_canonical());
@@ -146,7 +146,7 @@ pub fn allow_resolved(rules: &[Rule], name: &str, ip: IpAddr, port: u16) -> bool
     })
 }
 
-/// Addresses that mean the server itself or its link.
+/// Addresses of the server itself or its link.
 fn is_local(ip: IpAddr) -> bool {
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),

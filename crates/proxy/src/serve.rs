@@ -14,23 +14,23 @@ use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
 
-/// How long a client may take to say where it wants to go.
+/// Time limit for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a forwarder waits for the first bytes before it takes a client for one that listens first: a
-/// request comes in the first flight, some retransmissions late at worst.
+/// Time that a forwarder waits for the first bytes. After it, the client counts as one that listens first: a
+/// request comes in the first flight, at worst after some retransmissions.
 const FIRST_WORDS: Duration = Duration::from_secs(3);
 
-/// What a server does for its clients.
+/// The service of a server for its clients.
 #[derive(Clone, Debug)]
 pub enum Service {
-    /// All streams go to one address, whatever clients ask for; those that do not speak the Convert protocol
-    /// are joined with it from their first byte on.
+    /// All streams go to one address, whatever clients ask for. Streams without the Convert protocol are
+    /// joined with it from their first byte on.
     Forward(String),
-    /// Clients say where; these rules say whether.
+    /// Clients name the destination; these rules decide.
     Proxy {
-        /// What is allowed.
+        /// The allowed destinations.
         rules: Vec<Rule>,
-        /// Where DNS queries go.
+        /// The address for DNS queries.
         resolver: Option<SocketAddr>,
     },
 }
@@ -38,44 +38,44 @@ pub enum Service {
 /// One client, as the server sees it.
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
-    /// What it is told that we are.
+    /// The instance that the client is told.
     pub instance: Option<Instance>,
-    /// Rules that bind it beside those of the service.
+    /// Rules for this client in addition to those of the service.
     pub own_rules: Option<&'a [Rule]>,
-    /// Called when it has said where it wants to go.
+    /// Called when the destination of the client is known.
     pub heard: &'a (dyn Fn(&str) + Sync),
 }
 
-/// How a stream ended, for the log.
+/// The end of a stream, for the log.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Both directions to their ends; bytes from and to the client.
+    /// Both directions ended in order; with the bytes from and to the client.
     Complete {
-        /// Where it went.
+        /// The destination.
         destination: String,
         /// Bytes from the client.
         received: u64,
         /// Bytes to the client.
         sent: u64,
     },
-    /// Refused, and the client told so.
+    /// Refused, and the client was told.
     Refused {
-        /// Where it wanted to go, if it said so.
+        /// The destination, if the client named one.
         destination: String,
-        /// What it was told.
+        /// The error code that it was told.
         code: ErrorCode,
     },
-    /// This host has no descriptor, no port or no memory left for its connection; it was told so.
+    /// This host has no descriptor, no port or no memory left for its connection; the client was told.
     Exhausted {
-        /// Where it wanted to go.
+        /// The destination.
         destination: String,
-        /// What is missing.
+        /// The missing resource.
         error: io::Error,
     },
 }
 
 impl Outcome {
-    /// There was no connection to where the client wanted to go.
+    /// The connection to the client's destination failed.
     fn without(destination: String, unreached: Unreached) -> Self {
         match unreached {
             Unreached::Refused(code) => Self::Refused { destination, code },
@@ -171,18 +171,18 @@ where
     }
 }
 
-/// Answers a client that only wants to know whether we take it.
+/// Answers a client that only asks whether the server accepts it.
 async fn welcome(stream: &mut (impl AsyncWrite + Unpin), instance: Option<Instance>) -> io::Result<Outcome> {
     request::reply(stream, Ok(instance)).await?;
     stream.shutdown().await?;
     Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
 }
 
-/// How a client of a forwarder begins.
+/// The first bytes of a client of a forwarder.
 enum Opening {
-    /// With a request, and these bytes behind it.
+    /// A request, and these bytes after it.
     Asks(Destination, Vec<u8>),
-    /// With bytes of its own, or with silence.
+    /// Bytes of its own, or silence.
     Speaks(Vec<u8>),
 }
 
@@ -206,7 +206,7 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
     }
 }
 
-/// Joins both, beginning with what the client has sent already.
+/// Joins both; the bytes that the client has already sent go first.
 async fn finish<S>(
     destination: String,
     stream: &mut S,
@@ -224,8 +224,8 @@ where
     Ok(Outcome::Complete { destination, received: received + before, sent })
 }
 
-/// Reads what the client had sent with its request, for a while: a reset in answer to unread bytes could
-/// overtake the refusal.
+/// Reads the rest of the client's data for a while: a reset because of unread bytes could overtake the
+/// refusal.
 async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
     let _ = timeout(Duration::from_secs(5), tokio::io::copy(stream, &mut tokio::io::sink())).await;
 }

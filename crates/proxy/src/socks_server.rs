@@ -12,9 +12,9 @@ use crate::relay::relay;
 use crate::request::RequestError;
 use crate::socks::{Conversation, Credentials, Reply, Step, reply};
 
-/// How long a client may take to say what it wants.
+/// Time limit for the client's request.
 const TALK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest conversation before the bytes flow: greeting, password and request at their longest.
+/// Longest exchange before the data: greeting, password and request at their longest.
 const MAX_TALK: usize = 257 + 513 + 262;
 
 /// Serves one SOCKS5 client to its end and returns the bytes from and to it.
@@ -52,7 +52,7 @@ pub async fn serve_client<D: Dialer>(
     }
 }
 
-/// `None`: the client was refused and told so.
+/// `None`: the client was refused and told.
 async fn talk(
     client: &mut TcpStream,
     required: Option<Credentials>,

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use plait_handshake::Fingerprint;
 
-/// The port of `plait serve` where none is given.
+/// The default port of `plait serve`.
 pub const DEFAULT_PORT: u16 = 7443;
 
-/// A server, and the key it must have if that is known.
+/// A server, and its key if it is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerUrl {
     /// Name or address.
@@ -38,7 +38,7 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// Why a text does not name a server.
+/// The reason that a text is not a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadUrl {
     text: String,

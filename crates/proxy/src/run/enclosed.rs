@@ -45,7 +45,7 @@ impl Enclosed {
     /// program are appended to its arguments.
     ///
     /// # Errors
-    /// The private network cannot be made; says why.
+    /// The private network cannot be made, for this reason.
     pub fn start(mut child: Command, program: &[OsString]) -> anyhow::Result<(Self, Listeners)> {
         let (ours, theirs) = controlled(&mut child, program)?;
         let child = tokio::process::Command::from(child).spawn().context("starting the program's process")?;
@@ -57,7 +57,7 @@ impl Enclosed {
     /// Lets the program start.
     ///
     /// # Errors
-    /// The child is gone.
+    /// The child has ended.
     pub fn go(&mut self) -> io::Result<()> {
         self.control.write_all(&[GO])
     }
@@ -95,11 +95,11 @@ impl Enclosed {
     }
 }
 
-/// Whether a private network can be made here: makes one by `child`, a command as for [`Enclosed::start`], and lets go of it before
-/// any program starts.
+/// Tests whether a private network can be made here: makes one by `child`, a command as for [`Enclosed::start`], and drops it
+/// before any program starts.
 ///
 /// # Errors
-/// It cannot be made; says why.
+/// It cannot be made, for this reason.
 pub fn probe(mut child: Command) -> anyhow::Result<()> {
     let (mut ours, theirs) = controlled(&mut child, &["true".into()])?;
     let mut child = child.stdin(Stdio::null()).spawn().context("starting a process for a private network")?;
@@ -113,7 +113,7 @@ pub fn probe(mut child: Command) -> anyhow::Result<()> {
     made
 }
 
-/// What is given on to `child`, and the connection to it: our end, and its own, which is to be dropped once it was started.
+/// The descriptor for `child`, and the connection to it: our end, and its own, which must be dropped after the start.
 fn controlled(child: &mut Command, program: &[OsString]) -> anyhow::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;

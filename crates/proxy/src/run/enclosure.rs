@@ -55,7 +55,7 @@ pub fn enclose(control: RawFd, program: &[OsString], user: Option<&User>) -> i32
     become_program(program, user)
 }
 
-/// Gives up whatever `user` does not have.
+/// Drops all privileges that `user` does not have.
 fn become_user(user: &User) -> anyhow::Result<()> {
     let name = CString::new(user.name.as_str())?;
     initgroups(&name, user.gid).context("setting the groups")?;
@@ -74,7 +74,7 @@ fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
         command.env("HOME", &user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
     }
     let error = command.exec();
-    // An attempt to execute gives SIGPIPE its default back: where the message has no reader the exit code must still tell.
+    // A failed execution restores the default of SIGPIPE: the exit code must still report if the message has no reader.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGPIPE);
     let _ = signals.thread_block();
@@ -99,13 +99,13 @@ struct Sockets {
 enum Users {
     /// The user that runs plait.
     Ours,
-    /// These ids; until then we are root, in a user namespace.
+    /// These ids; until then the child is root, in a user namespace.
     Of(Uid, Gid),
 }
 
 impl Users {
-    /// Gets what the set-up of a network takes: privileges that we have, or else those of root in a user namespace of our own, for
-    /// this process and the programs that it starts.
+    /// Acquires the privileges to set up a network: those of this process, or those of root in a user namespace of our own, for this
+    /// process and the programs that it starts.
     fn become_privileged() -> anyhow::Result<Self> {
         let (uid, gid) = (geteuid(), getegid());
         match unshare(NETWORK) {
@@ -115,7 +115,7 @@ impl Users {
         }
         unshare(CloneFlags::CLONE_NEWUSER).context(FORBIDDEN)?;
         let mapped = map_users((0, uid), (0, gid)).context(FORBIDDEN);
-        // AppArmor lets some have a user namespace in which they may do nothing.
+        // AppArmor lets some programs have a user namespace without any rights.
         mapped.and_then(|()| unshare(NETWORK).context(FORBIDDEN)).map(|()| Self::Of(uid, gid))
     }
 
@@ -131,12 +131,12 @@ impl Users {
 
 const NETWORK: CloneFlags = CloneFlags::CLONE_NEWNET.union(CloneFlags::CLONE_NEWNS);
 
-/// Neither privileges nor a user namespace in which we had some.
+/// Neither privileges nor a user namespace with some.
 const FORBIDDEN: &str = "cannot make a private network: it takes root, or user namespaces for ordinary users, which are forbidden \
      here\n  fix: allow them (sysctl user.max_user_namespaces=10000, sysctl kernel.unprivileged_userns_clone=1, sysctl \
      kernel.apparmor_restrict_unprivileged_userns=0), run as root, or use plait proxy or plait forward, which need neither";
 
-/// In the user namespace that was just made: an id inside for an id of the namespace around it.
+/// In the new user namespace: an id inside for an id of the surrounding namespace.
 fn map_users((uid, outer_uid): (u32, Uid), (gid, outer_gid): (u32, Gid)) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {outer_uid} 1"))?;
@@ -197,7 +197,7 @@ fn rules(port4: u16, port6: u16) -> String {
     )
 }
 
-/// What a program begins waits for an answer: see [`gate`].
+/// The program's first packets wait for an answer: see [`gate`].
 fn gate_rules() -> String {
     let (mark, log) = (gate::MARK, format!("log group {} queue-threshold 1", gate::GROUP));
     format!(

@@ -21,9 +21,9 @@ use nix::sys::socket::{
 use plait_wire::checksum_of;
 use tokio::io::unix::AsyncFd;
 
-/// Of the messages with copies; of no meaning elsewhere.
+/// The NFLOG group of the copies; its number has no meaning elsewhere.
 pub(super) const GROUP: u16 = 7;
-/// What the SYNs have that may pass.
+/// The mark of the SYNs that may pass.
 pub(super) const MARK: u32 = 0x706c_6169;
 
 /// `NFNL_SUBSYS_ULOG` with `NFULNL_MSG_PACKET` and `NFULNL_MSG_CONFIG` (linux/netfilter/nfnetlink_log.h).
@@ -39,7 +39,7 @@ const HEADERS: usize = 16 + 4;
 const ATTRIBUTE: usize = 4;
 /// Bytes of a packet that are copied: a SYN with all of its options.
 const COPIED: u32 = 256;
-/// Messages that wait: some thousand SYNs at once.
+/// Most messages that wait: about a thousand SYNs at once.
 const BUFFER: usize = 4 << 20;
 
 const TCP: u8 = 6;
@@ -52,7 +52,7 @@ pub(super) struct Sockets {
     raw6: OwnedFd,
 }
 
-/// Where the first segments of a program wait.
+/// The queue of the first segments of a program.
 #[derive(Debug)]
 pub struct Gate {
     copies: AsyncFd<OwnedFd>,
@@ -62,7 +62,7 @@ pub struct Gate {
     buffer: Vec<u8>,
 }
 
-/// What a program has begun.
+/// The start of a flow of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Knock {
     /// A connection.
@@ -71,15 +71,15 @@ pub enum Knock {
     Udp(SocketAddr),
 }
 
-/// A connection that waits to be let in ([`Gate::admit`]) or refused.
+/// A connection that waits to be accepted ([`Gate::admit`]) or refused.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Syn {
     /// The program's end.
     pub from: SocketAddr,
-    /// Where it wants to go.
+    /// The destination.
     pub to: SocketAddr,
     packet: Vec<u8>,
-    /// Where its TCP header begins.
+    /// Offset of its TCP header.
     segment: usize,
 }
 
@@ -111,13 +111,13 @@ impl Sockets {
     }
 }
 
-/// One attribute of the configuration of our group, which the kernel says yes to.
+/// Sends one attribute of the configuration of our group, which the kernel acknowledges.
 fn configure(copies: &OwnedFd, kind: u16, value: &[u8]) -> anyhow::Result<()> {
     let len = ATTRIBUTE + value.len();
     let whole = HEADERS + len.next_multiple_of(4);
     let mut message = Vec::with_capacity(whole);
     message.extend_from_slice(&u32::try_from(whole)?.to_ne_bytes());
-    // NLM_F_REQUEST and NLM_F_ACK; number and port are of no use here.
+    // NLM_F_REQUEST and NLM_F_ACK; number and port are not used here.
     message.extend_from_slice(&[CONFIG.to_ne_bytes(), 5_u16.to_ne_bytes()].concat());
     message.extend_from_slice(&[0; 10]);
     message.extend_from_slice(&GROUP.to_be_bytes());
@@ -144,7 +144,7 @@ impl Gate {
         Ok(Self { copies, raw4, raw6, waiting: VecDeque::new(), buffer: vec![0; 64 * 1024] })
     }
 
-    /// What the program begins next. Giving up the future loses nothing.
+    /// Waits for the next flow of the program. Dropping the future loses nothing.
     ///
     /// # Errors
     /// The socket failed.
@@ -157,23 +157,23 @@ impl Gate {
             match recv(self.copies.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
                 Ok(len) => knocks_in(&self.buffer[..len], &mut self.waiting),
                 Err(Errno::EAGAIN) => ready.clear_ready(),
-                // Some were lost: those come again.
+                // Some were lost: they are sent again.
                 Err(Errno::ENOBUFS | Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Lets a connection in: the kernel accepts it.
+    /// Admits a connection: the kernel accepts it.
     ///
     /// # Errors
     /// The segment cannot be sent; the program sends it again.
     pub fn admit(&self, syn: &Syn) -> io::Result<()> {
-        // The kernel leaves the checksum to the device, and a copy has never seen one.
+        // The kernel leaves the checksum to the device, and a copy has none.
         self.send(&checked(&syn.packet, syn.segment, syn), syn.to.ip())
     }
 
-    /// Refuses a connection, as if its destination did.
+    /// Refuses a connection, as if its destination refused it.
     ///
     /// # Errors
     /// The segment cannot be sent; the program tries again.
@@ -215,7 +215,7 @@ fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     }
 }
 
-/// What a packet of the program begins; `None` if that is nothing of interest.
+/// The flow that a packet of the program begins; `None` for other packets.
 fn knock_in(packet: &[u8]) -> Option<Knock> {
     let v4 = |at: usize| Some(IpAddr::from(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?)));
     let v6 = |at: usize| Some(IpAddr::from(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?)));
@@ -236,7 +236,7 @@ fn knock_in(packet: &[u8]) -> Option<Knock> {
     }
 }
 
-/// `packet` with the checksum of its TCP segment, which has the addresses of `syn` in either order.
+/// Returns `packet` with the checksum of its TCP segment, which has the addresses of `syn` in either order.
 fn checked(packet: &[u8], segment: usize, syn: &Syn) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[segment + 16..segment + 18].fill(0);
