@@ -121,7 +121,7 @@ mod tests {
         Asking { address, own: OWN }
     }
 
-    /// What a host does after each turn.
+    /// The calls of a host after each turn.
     fn turn(asked: &mut Asked, is_used: impl Fn(&FourTuple) -> bool) {
         if asked.has_many_strangers() {
             asked.sort(is_used);

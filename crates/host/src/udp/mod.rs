@@ -1,4 +1,4 @@
-//! The UDP carrier: sockets in place of a TUN device, for which no privilege is needed.
+//! The UDP carrier: sockets instead of a TUN device, which need no privilege.
 //!
 //! A path over UDP has an address of the stack that is on no network. It names the path within the endpoint, so that the four-tuples of one
 //! device over TCP and over UDP are never the same. Segments from it leave through a socket bound to the path's device and to its address
@@ -31,30 +31,30 @@ pub(crate) use self::asked::Asking;
 pub(crate) use self::receiving::{Datagrams, Receiver};
 pub(crate) use self::sending::Sender;
 
-/// What the ids of paths over UDP begin with; those over TCP count from 0.
+/// The first id of paths over UDP; ids of paths over TCP count from 0.
 const FIRST_PATH: u8 = 0x80;
 
-/// NATs forget a port of UDP after 30 s at the earliest where they are made as most are; RFC 4787 asks for two minutes.
+/// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// Payload of the longest train that leaves by one call: with the header that each of its datagrams has, less than the 65,507 bytes of the
-/// kernel's longest. A longer super-segment becomes two trains, the second of which costs as much as the first.
+/// Payload of the longest train sent by one call: with the header of each datagram, less than the 65,507 bytes of the kernel's limit. A
+/// longer super-segment becomes two trains, and the second costs as much as the first.
 pub(crate) const LONGEST_TRAIN: u16 = 60_000;
 
 /// Interval of the search for sockets that are unused, or that have been silent.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Sockets that are kept for subflows of which TIME-WAIT is all that is left; beyond, those that have been silent longest are closed: a client of many
-/// short connections would run out of descriptors within the minute. What is lost is the answer to a FIN that the peer repeats.
+/// Most sockets kept for subflows in TIME-WAIT. Beyond, those silent for the longest time are closed: a client of many short connections
+/// would run out of descriptors within the minute. The answer to a repeated FIN of the peer is then lost.
 const MOST_WAITING: usize = 128;
 
-/// What a socket of a subflow that we opened is there for.
+/// The use of a socket of a subflow that we opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     Full,
     /// TIME-WAIT.
     Waits,
-    /// Nothing any more.
+    /// Unused.
     None,
 }
 
@@ -62,20 +62,20 @@ pub(crate) enum Use {
 pub(crate) struct Udp {
     watched: Sockets,
     table: Mutex<Table>,
-    /// How long a socket of ours may be silent before it says something.
+    /// How long a socket of ours may be silent before a keep-alive.
     keep_alive: Duration,
 }
 
-/// Behind the lock, which is held to find a socket and never while one is used.
+/// The state behind the lock, which is held to find a socket and never while one is used.
 #[derive(Default)]
 struct Table {
     places: Vec<Place>,
     sockets: BTreeMap<u64, Arc<Socket>>,
-    /// Those of ports that are listened on, by the stack's address.
+    /// Sockets of listening ports, by the stack's address.
     listening: BTreeMap<SocketAddr, u64>,
-    /// Those of subflows that we have opened.
+    /// Sockets of subflows that we have opened.
     opened: BTreeMap<FourTuple, Opened>,
-    /// Ports that are listened on. A socket of another one is there for connections that were accepted.
+    /// Listening ports. A socket at another port serves accepted connections.
     ports: BTreeSet<u16>,
     last: u64,
     credits: Credits,
@@ -85,20 +85,20 @@ struct Table {
 #[derive(Clone, Copy)]
 struct Opened {
     number: u64,
-    /// When something was sent last.
+    /// The time of the last datagram sent.
     sent: Instant,
 }
 
-/// Where the sockets of a path are.
+/// The location of the sockets of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) path: PathId,
     pub(crate) device: String,
-    /// The addresses of the device, as far as it has some.
+    /// The addresses of the device.
     pub(crate) own: [Option<IpAddr>; 2],
 }
 
-/// The id of the path over UDP of the device at this place among those of the host.
+/// The id of the path over UDP of the device at this index of the host.
 pub(crate) fn path_id(index: u8) -> PathId {
     PathId(FIRST_PATH | index)
 }
@@ -108,8 +108,8 @@ pub(crate) fn is_udp(path: PathId) -> bool {
     path.0 & FIRST_PATH != 0
 }
 
-/// The stack's addresses on a path over UDP. No packet has them: the last network of those for benchmarks (RFC 2544), and of the unique
-/// local prefix that TUN devices begin with; only a device number 255 could have the same.
+/// The stack's addresses on a path over UDP. No packet has them: they are in the last network for benchmarks (RFC 2544), and in the unique
+/// local prefix of TUN devices; only a device number 255 could have the same.
 pub(crate) fn stack_v4(path: PathId) -> Ipv4Addr {
     Ipv4Addr::new(198, 19, 255, path.0)
 }
@@ -119,7 +119,7 @@ pub(crate) fn stack_v6(path: PathId) -> Ipv6Addr {
     Ipv6Addr::new(0xfd70, 0x6c61, 0x6974, 0xffff, 0, 0, 0, path.0.into())
 }
 
-/// The path over UDP that has this address of the stack.
+/// Returns the path over UDP with this address of the stack.
 pub(crate) fn path_of(address: IpAddr) -> Option<PathId> {
     let path = match address {
         IpAddr::V4(v4) => PathId(v4.octets()[3]),
@@ -146,7 +146,7 @@ impl Udp {
         Ok(Self { watched, table: Mutex::default(), keep_alive })
     }
 
-    /// What there is to wait for.
+    /// The sockets to wait for.
     pub(crate) fn watched(&self) -> &Sockets {
         &self.watched
     }
@@ -155,7 +155,7 @@ impl Udp {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A path has these addresses from now on. Sockets at others are of no use any more.
+    /// Sets the addresses of a path. Sockets at other addresses are closed.
     pub(crate) fn set_place(&self, place: Place) {
         let mut table = self.lock();
         table.places.retain(|known| known.path != place.path);
@@ -169,7 +169,7 @@ impl Udp {
         }
     }
 
-    /// Listens on `port` of all paths, those too that come later.
+    /// Listens on `port` of all paths, including later ones.
     pub(crate) fn open_port(&self, port: u16) -> Result<(), Error> {
         let mut table = self.lock();
         let opened = self.listen_everywhere(&mut table, port);
@@ -198,7 +198,7 @@ impl Udp {
         self.lock().ports.remove(&port);
     }
 
-    /// Has a socket for `port` on each path and family that has an address.
+    /// Opens a socket for `port` on each path and family with an address.
     fn listen_everywhere(&self, table: &mut Table, port: u16) -> io::Result<()> {
         for place in table.places.clone() {
             for stack in place.stack() {
@@ -268,7 +268,7 @@ impl Udp {
         }
     }
 
-    /// When to sweep next; never while there is nothing to sweep.
+    /// The time of the next sweep; `None` while there is no socket.
     pub(crate) fn next_sweep(&self, now: Instant) -> Option<Instant> {
         let table = self.lock();
         let is_idle = table.opened.is_empty()
@@ -294,7 +294,7 @@ impl Table {
         }
     }
 
-    /// Closes the sockets that are bound to what their path no longer has.
+    /// Closes the sockets at addresses that their path no longer has.
     fn drop_misplaced(&mut self) {
         let Self { places, sockets, .. } = &*self;
         let is_at_home = |number: &u64| {

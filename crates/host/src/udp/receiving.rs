@@ -1,4 +1,4 @@
-//! From the sockets to the endpoint.
+//! Receives from the sockets for the endpoint.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
@@ -17,22 +17,22 @@ use super::socket::Socket;
 use crate::pool::{Buffer, Pool};
 use crate::sys::{Ready, is_about_another};
 
-/// Buffers that one call may fill, each with what receive offload has merged.
+/// Most buffers filled by one call, each with datagrams merged by receive offload.
 const AT_ONCE: usize = 4;
-/// Errors of a socket that are read in a turn.
+/// Most errors of a socket read in a turn.
 const ERRORS_AT_ONCE: usize = 8;
 
-/// What has come by a path: a segment or a super-segment, or an error about what has left.
+/// An arrival on a path: a segment or a super-segment, or an error about a sent one.
 pub(crate) struct Datagrams {
     pub(crate) path: PathId,
-    /// To which address of ours.
+    /// The local address.
     pub(crate) local: SocketAddr,
-    /// The same where it may be another than the path's: at a socket that listens.
+    /// The local address at a listening socket, where it may differ from the path's.
     pub(crate) asking: Option<Asking>,
     pub(crate) packet: Result<Packet, Malformed>,
 }
 
-/// Reads the sockets; it keeps its allocations.
+/// The reader of the sockets; it keeps its allocations.
 pub(crate) struct Receiver {
     udp: Arc<Udp>,
     buffers: Vec<Buffer>,
@@ -45,7 +45,7 @@ impl Receiver {
         Self { udp, buffers, found }
     }
 
-    /// Gives `take` what has come, until there is no more or `take` says that it is enough.
+    /// Passes arrivals to `take`, until there are no more or `take` returns that it is enough.
     pub(crate) fn receive(&mut self, pool: &Pool, mut take: impl FnMut(Datagrams) -> bool) -> io::Result<()> {
         for Ready { number, has_errors } in self.udp.watched.ready()? {
             let socket = self.udp.lock().sockets.get(&number).cloned();
@@ -64,7 +64,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads a socket once; whether more is wanted.
+    /// Reads a socket once; returns whether to read more.
     fn read(&mut self, socket: &Socket, pool: &Pool, take: &mut impl FnMut(Datagrams) -> bool) -> bool {
         self.buffers.resize_with(AT_ONCE, || pool.take());
         let mut meta = [RecvMeta::default(); AT_ONCE];
@@ -84,7 +84,7 @@ impl Receiver {
             trains(&mut buffer.as_mut()[..len], meta.stride, |train| self.found.push(train));
             let (bytes, _) = buffer.split(len);
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
-            // Without the scope and flow label that a socket adds to addresses of IPv6.
+            // Without the scope and flow label that a socket adds to IPv6 addresses.
             let source = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             for train in self.found.drain(..) {
                 let segment = train.and_then(|train| train.segment((source, socket.local), ecn, &bytes));

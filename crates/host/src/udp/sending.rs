@@ -1,4 +1,4 @@
-//! From the endpoint to the sockets.
+//! Sends from the endpoint to the sockets.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use plait_wire::{Flags, Segment};
 use super::socket::Socket;
 use super::{Opened, Udp};
 
-/// Writes the sockets; it keeps its allocation.
+/// The writer of the sockets; it keeps its allocation.
 pub(crate) struct Sender {
     udp: Arc<Udp>,
     datagrams: Datagrams,
@@ -23,10 +23,10 @@ impl Sender {
         Self { udp, datagrams: Datagrams::default() }
     }
 
-    /// Sends a segment, or a super-segment, from the stack's address on a path over UDP; from where it has left.
+    /// Sends a segment, or a super-segment, from the stack's address on a path over UDP; returns its source address on the network.
     ///
     /// # Errors
-    /// It is lost, as on any network: there is no socket for it, or no room in the socket's queue.
+    /// The segment is lost, as on any network: there is no socket for it, or no room in the socket's queue.
     pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<SocketAddr> {
         let (socket, from) = self.udp.socket_for(now, path, segment)?;
         self.datagrams.write(segment);
@@ -37,8 +37,8 @@ impl Sender {
 }
 
 impl Udp {
-    /// The socket that a segment leaves by, and the address that it leaves from where the socket has several. A SYN that opens a subflow gets one
-    /// of its own.
+    /// Returns the socket of a segment, and its source address if the socket has several. A SYN that opens a subflow gets a socket of its
+    /// own.
     fn socket_for(
         &self,
         now: Instant,
@@ -47,7 +47,7 @@ impl Udp {
     ) -> io::Result<(Arc<Socket>, Option<IpAddr>)> {
         let mut table = self.lock();
         if !table.credits.allows(segment) {
-            // Sent when the question is asked again.
+            // Sent when the question is repeated.
             return Err(ErrorKind::QuotaExceeded.into());
         }
         let tuple = FourTuple { local: segment.source, remote: segment.destination };
@@ -61,7 +61,7 @@ impl Udp {
                 let place = table.places.iter().find(|place| place.path == path).cloned();
                 let place = place.ok_or(ErrorKind::NotFound)?;
                 let own = place.own_for(segment.source.ip()).ok_or(ErrorKind::AddrNotAvailable)?;
-                // The kernel chooses the port: the stack's may be another program's.
+                // The kernel chooses the port: another program may use the stack's port.
                 let socket = Socket::connect(&place, tuple.local, own, tuple.remote)?;
                 let number = self.add(&mut table, socket)?;
                 table.opened.insert(tuple, Opened { number, sent: now });

@@ -1,4 +1,4 @@
-//! One socket.
+//! One UDP socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use crate::sys::{self, Sockets, Watched, is_about_another, is_refusal};
 /// busy. Root needs no permission (`SO_RCVBUFFORCE`).
 const BUFFER: usize = 16 << 20;
 
-/// A socket of UDP that is bound to a path. It does not block; what leaves is never fragmented.
+/// A non-blocking UDP socket that is bound to a path. Its datagrams are never fragmented.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// Before the socket is closed it is no longer waited for.
+    /// The poller drops the socket before it is closed.
     watched: Option<Watched>,
     io: UdpSocket,
     state: UdpSocketState,
@@ -26,7 +26,7 @@ pub(super) struct Socket {
     pub(super) local: SocketAddr,
     /// The device's address.
     pub(super) own: IpAddr,
-    /// The port that others see.
+    /// The port on the network.
     pub(super) port: u16,
     /// The peer, if the socket is connected. Otherwise the socket listens: it accepts packets from every peer, to any of several local
     /// addresses.
@@ -34,8 +34,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket for the stack's address `local` that is connected to `remote`, from the address `own` of the path's device and a port that
-    /// the kernel chooses: the stack's may be another program's.
+    /// Opens a socket for the stack's address `local` that is connected to `remote`, from the address `own` of the path's device and a port
+    /// that the kernel chooses: another program may use the stack's port.
     pub(super) fn connect(
         place: &Place,
         local: SocketAddr,
@@ -45,7 +45,7 @@ impl Socket {
         Self::of(sys::connected(&place.device, own, remote)?, place, (local, own), Some(remote))
     }
 
-    /// A socket for the stack's address and port `local` that takes what comes by the path's device.
+    /// Opens a socket for the stack's address and port `local` that receives datagrams from the path's device.
     pub(super) fn listen(place: &Place, local: SocketAddr, own: IpAddr) -> io::Result<Self> {
         Self::of(sys::listening(&place.device, own, local.port())?, place, (local, own), None)
     }
@@ -59,7 +59,7 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         let port = io.local_addr()?.port();
         let [sends, receives] = sys::force_buffers(&io, BUFFER);
-        // As much as there may be: a small buffer is slower, but no error.
+        // As much as permitted: a small buffer is slower, but no error.
         if !sends {
             let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
@@ -69,25 +69,25 @@ impl Socket {
         Ok(Self { watched: None, io, state, path: place.path, local, own, port, remote })
     }
 
-    /// Our end of it as others see it, if they have asked this address.
+    /// Our end on the network, if the peer has sent to this address.
     pub(super) fn at(&self, asked: Option<IpAddr>) -> SocketAddr {
         let address =
             asked.filter(|_| self.remote.is_none()).map_or(self.own, |address| address.to_canonical());
         SocketAddr::new(address, self.port)
     }
 
-    /// From now on it is one of `sockets`, under this number.
+    /// Registers it in `sockets` under this number.
     pub(super) fn watch(&mut self, sockets: &Sockets, number: u64) -> io::Result<()> {
         self.watched = Some(sockets.add(&self.io, number)?);
         Ok(())
     }
 
-    /// What ICMP has said about a datagram of it, as long as there is more; `Some(None)` says nothing about a segment.
+    /// The next ICMP error about one of its datagrams; `Some(None)` is an error without a segment.
     pub(super) fn next_error(&self) -> Option<Option<IcmpError>> {
         sys::next_error(&self.io, self.local, self.remote)
     }
 
-    /// Sends datagrams that lie one behind the other in `bytes`, each `size` bytes long but the last, to the second of `ends`; from the first, if
+    /// Sends the consecutive datagrams in `bytes`, each `size` bytes long except the last, to the second of `ends`; from the first, if
     /// there is one.
     pub(super) fn send(
         &self,
@@ -96,16 +96,16 @@ impl Socket {
         bytes: &[u8],
         size: usize,
     ) -> io::Result<()> {
-        /// Longest train that the kernel takes: an IP packet's worth.
+        /// Longest train that the kernel accepts: the size of an IP packet.
         const MAX_TRAIN: usize = 65_000;
         let mut rest = bytes;
         while !rest.is_empty() {
             let count = self.state.max_gso_segments().min(MAX_TRAIN / size.max(1)).max(1);
             let (train, behind) = rest.split_at(rest.len().min(count * size.max(1)));
             match self.send_train(ends, ecn, train, size) {
-                // It does not cut trains, and has told so now: once more, one by one.
+                // The kernel has just reported that it does not cut trains: send again, one by one.
                 Err(error) if train.len() > size && is_refusal(&error) => continue,
-                // What ICMP has said about an earlier one; this one has not been sent.
+                // An ICMP error about an earlier datagram; this one has not been sent.
                 Err(error) if is_about_another(&error) => self.send_train(ends, ecn, train, size)?,
                 other => other?,
             }
@@ -127,12 +127,12 @@ impl Socket {
         self.state.try_send(UdpSockRef::from(&self.io), &transmit)
     }
 
-    /// Sends an empty datagram to the peer of a connected socket. Where it gets lost, another follows.
+    /// Sends an empty datagram to the peer of a connected socket. If it is lost, another follows.
     pub(super) fn say_nothing(&self) {
         let _ = self.io.send(&[]);
     }
 
-    /// Reads what has come into `buffers`, merged datagrams into each.
+    /// Reads received data into `buffers`, merged datagrams into each.
     pub(super) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.io), buffers, meta)
     }

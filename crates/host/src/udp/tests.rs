@@ -48,7 +48,7 @@ fn an_answer_to_a_stranger_is_never_longer_than_the_question() {
     credits.note(&segment(stranger, us, Flags::SYN, 16));
     assert!(credits.allows(&answer), "as long as both questions together");
     assert!(!credits.allows(&answer), "once");
-    // What is no answer to a SYN needs none.
+    // A segment that is no answer to a SYN needs none.
     for flags in [Flags::ACK, Flags::RST, Flags::SYN] {
         assert!(credits.allows(&segment(us, stranger, flags, 40)));
     }

@@ -29,7 +29,7 @@ const LINKS_SETTLE: Duration = Duration::from_millis(50);
 /// A check of our rules runs one short program, and on some hosts the rules change all the time.
 const RULES_SETTLE: Duration = Duration::from_millis(500);
 
-/// A subscription, and when it gives occasion to look.
+/// A subscription, and the time of the next read.
 #[derive(Debug)]
 pub(crate) struct Announcements {
     socket: OwnedFd,
@@ -39,13 +39,13 @@ pub(crate) struct Announcements {
 }
 
 impl Announcements {
-    /// Of changes to the links, addresses and routes of this network namespace.
+    /// Subscribes to changes of the links, addresses and routes of this network namespace.
     pub(crate) fn of_links() -> Result<Self, Error> {
         let subscription = Self::subscribe(SockProtocol::NetlinkRoute, LINK_GROUPS, LINKS_SETTLE);
         subscription.map_err(|errno| Error::system("follow the links of this host", errno))
     }
 
-    /// Of changes to the rules of nftables in this network namespace.
+    /// Subscribes to changes of the rules of nftables in this network namespace.
     pub(crate) fn of_rules() -> Result<Self, Error> {
         let subscription = Self::subscribe(SockProtocol::NetlinkNetFilter, RULE_GROUPS, RULES_SETTLE);
         subscription.map_err(|errno| Error::system("follow the rules of nftables", errno))
@@ -58,7 +58,7 @@ impl Announcements {
         Ok(Self { socket, settle, last_look: None, due: None })
     }
 
-    /// Takes what has come. A full queue is as good as a message in it.
+    /// Reads the messages. A full queue counts as a message.
     fn drain(&mut self) -> Result<(), Errno> {
         let mut message = [0; 8192];
         let mut has_come = false;
@@ -79,10 +79,10 @@ impl Announcements {
         Ok(())
     }
 
-    /// Waits until one of both has something, the signal is given, or it is time.
+    /// Waits until one of both has a message, the signal is given, or it is time.
     ///
     /// # Errors
-    /// A socket is of no use any more.
+    /// A socket has failed for good.
     pub(crate) fn wait(
         signal: &Signal,
         links: &mut Self,
@@ -90,7 +90,7 @@ impl Announcements {
         until: Option<Instant>,
     ) -> io::Result<()> {
         let timeout = until.map_or(PollTimeout::NONE, |until| {
-            // Rounded up: a look that is due in half a millisecond is not waited for in a loop.
+            // Rounded up: a read that is due in half a millisecond must not cause a busy loop.
             let millis = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         });
@@ -114,22 +114,22 @@ impl Announcements {
         Ok(())
     }
 
-    /// When to look.
+    /// The time of the next read.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether it is time to look.
+    /// Whether a read is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
     }
 
-    /// The state has been read, and everything announced before is covered by that.
+    /// Notes that the state has been read, which covers all earlier announcements.
     pub(crate) fn note_look(&mut self) {
         (self.last_look, self.due) = (Some(Instant::now()), None);
     }
 
-    /// Looks again after a while, announced or not.
+    /// Schedules a later read, announced or not.
     pub(crate) fn look_again(&mut self, after: Duration) {
         self.due = Some(Instant::now() + after);
     }

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 
 use super::icmp;
 
-/// A socket at `own`, an address of `device`, that is connected to `remote`, from a port that the kernel chooses.
+/// Opens a socket at `own`, an address of `device`, that is connected to `remote`, from a port that the kernel chooses.
 pub(crate) fn connected(device: &str, own: IpAddr, remote: SocketAddr) -> io::Result<UdpSocket> {
     let io = on_device(device, own)?;
     bind(io.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(own, 0)))?;
@@ -49,7 +49,7 @@ fn on_device(device: &str, own: IpAddr) -> Result<OwnedFd, Errno> {
     Ok(io)
 }
 
-/// Lets a socket hold so many bytes in each direction, whatever the limits of others; whether it may.
+/// Lets a socket buffer this many bytes in each direction, whatever the limits of others; returns whether it is permitted.
 pub(crate) fn force_buffers(io: &UdpSocket, bytes: usize) -> [bool; 2] {
     [
         setsockopt(io, sockopt::SndBufForce, &bytes).is_ok(),
@@ -57,13 +57,13 @@ pub(crate) fn force_buffers(io: &UdpSocket, bytes: usize) -> [bool; 2] {
     ]
 }
 
-/// Whether this is how the kernel says that it does not cut trains. `quinn_udp` makes none any more then.
+/// Whether the error means that the kernel does not cut trains. `quinn_udp` makes none any more then.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }
 
-/// Whether the error is one that ICMP has brought, about an earlier datagram. What it says is read from the queue of errors, which tells
-/// which one it was ([`icmp`]).
+/// Whether the error comes from ICMP, about an earlier datagram. Its content is read from the error queue, which names the datagram
+/// ([`icmp`]).
 pub(crate) fn is_about_another(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -20,16 +20,16 @@ pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;
 pub(crate) use self::waiting::{Signal, Sockets, Watched};
 
-/// Whether what a path sends leaves by its device, whatever the routes are.
+/// Whether packets of a path leave by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = true;
 
-/// The device by which a host reaches itself.
+/// The loopback device.
 pub const LOOPBACK: &str = "lo";
 
 /// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
 const MAX_NAME: usize = 15;
 
-/// What is wrong with the name of a device; it becomes a word for `ip` and a string for `nft`.
+/// Returns the error in the name of a device; the name becomes a word for `ip` and a string for `nft`.
 pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
     if device.is_empty() || device.len() > MAX_NAME {

@@ -32,14 +32,14 @@ const NUMBER: u16 = 1;
 const SOURCE_PORT: u16 = 2;
 const DESTINATION_PORT: u16 = 3;
 
-/// The way to ask in one network namespace.
+/// A handle for questions in one network namespace.
 #[derive(Debug)]
 pub(crate) struct Translations {
     socket: OwnedFd,
 }
 
 impl Translations {
-    /// In the network namespace of the calling thread.
+    /// Opens it in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
@@ -47,9 +47,9 @@ impl Translations {
         Ok(Self { socket })
     }
 
-    /// The four-tuple that others see in place of `inside`; none if the kernel does not know it, or does not tell us.
+    /// Returns the four-tuple on the network of `inside`; `None` if the kernel does not know or return it.
     pub(crate) fn of(&self, inside: &FourTuple) -> Option<FourTuple> {
-        // The connection is found by what leaves here, whichever of its directions that is.
+        // The kernel finds the connection by either of its directions.
         send(self.socket.as_raw_fd(), &question(inside), MsgFlags::empty()).ok()?;
         let mut answer = [0; 2048];
         // The kernel has answered before it returns.
@@ -62,7 +62,7 @@ impl Translations {
     }
 }
 
-/// A direction of a connection: from where to where.
+/// A direction of a connection: source and destination.
 type Way = (SocketAddr, SocketAddr);
 
 fn question(inside: &FourTuple) -> Vec<u8> {
@@ -93,7 +93,7 @@ fn question(inside: &FourTuple) -> Vec<u8> {
     whole
 }
 
-/// What the answer says of the other direction than `inside`, turned round.
+/// Returns the other direction of the answer than `inside`, reversed.
 fn outside(answer: &[u8], inside: &FourTuple) -> Option<FourTuple> {
     if number(answer, 4)? != NEW {
         return None;
@@ -138,7 +138,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// The attributes in `bytes`, each with its kind and value; it ends where one makes no sense.
+/// The attributes in `bytes`, each with its kind and value; stops at an invalid one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(number(bytes, 0)?), number(bytes, 2)?);

@@ -17,7 +17,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use super::tun::Tun;
 use crate::sys::{READY_AT_ONCE, Ready, Room};
 
-/// What wakes a thread that waits.
+/// Wakes a waiting thread.
 #[derive(Debug)]
 pub(crate) struct Signal {
     event: EventFd,
@@ -25,14 +25,14 @@ pub(crate) struct Signal {
     alarm: TimerFd,
 }
 
-/// Shortest wait that the alarm is set for. A shorter one that a suspend falls into ends as much late, and saves a system call.
+/// Shortest wait with an alarm. A shorter wait that spans a suspend ends that much too late, and saves a system call.
 const SHORTEST_ALARM: Duration = Duration::from_secs(1);
 
-/// The sockets of UDP that are waited for.
+/// The UDP sockets to wait for.
 #[derive(Debug)]
 pub(crate) struct Sockets(Epoll);
 
-/// That a socket is waited for; the kernel forgets one that is closed.
+/// Marks a registered socket; the kernel drops a closed one.
 #[derive(Debug)]
 pub(crate) struct Watched;
 
@@ -45,7 +45,7 @@ impl Signal {
     }
 
     pub(crate) fn set(&self) {
-        // It can only fail by overflow, and then the sleeper is being woken already.
+        // The write fails by overflow only, and then the sleeper is already being woken.
         let _ = self.event.write(1);
     }
 
@@ -53,7 +53,7 @@ impl Signal {
         let _ = self.event.read();
     }
 
-    /// Waits for the signal, for a packet, for room in the device or for the time. The signal is over then.
+    /// Waits for the signal, for a packet, for room in the device or for the time. The signal is consumed then.
     pub(crate) fn wait(
         &self,
         tun: Option<(&Tun, Room)>,
@@ -95,7 +95,7 @@ impl AsFd for Signal {
 }
 
 impl Sockets {
-    /// None yet, for the thread that `_signal` wakes.
+    /// Returns an empty set for the thread that `_signal` wakes.
     pub(crate) fn new(_signal: &Signal) -> io::Result<Self> {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
@@ -105,7 +105,7 @@ impl Sockets {
         Ok(Watched)
     }
 
-    /// Those that can be read now. The others are found by the next look.
+    /// The readable sockets. The next look finds the others.
     pub(crate) fn ready(&self) -> io::Result<ArrayVec<Ready, READY_AT_ONCE>> {
         let mut events = [EpollEvent::empty(); READY_AT_ONCE];
         let count = match self.0.wait(&mut events, EpollTimeout::ZERO) {

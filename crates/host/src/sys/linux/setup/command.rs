@@ -1,4 +1,4 @@
-//! Running `ip` and `nft`.
+//! Runs `ip` and `nft`.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -16,16 +16,16 @@ pub(super) fn run(program: &'static str, words: &str) -> Result<String, Error> {
     checked(program, words, command.output())
 }
 
-/// As [`run`], for what may fail because it is already as it should be.
+/// The same as [`run`], for a command that may fail because its effect is already there.
 pub(super) fn try_run(program: &'static str, words: &str) {
     if let Err(error) = run(program, words) {
         debug!(%error, "not needed");
     }
 }
 
-/// As [`run`], with `input` on the program's standard input.
+/// The same as [`run`], with `input` on the program's standard input.
 pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) -> Result<String, Error> {
-    // Whole scripts of rules.
+    // Applies whole scripts of rules.
     trace!(program, input, "input");
     let mut command = command(program, words);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -38,11 +38,11 @@ pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) ->
     checked(program, words, output)
 }
 
-/// Runs `ip -json` with `words` and takes its output apart.
+/// Runs `ip -json` with `words` and parses its output.
 pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error> {
     let words = format!("-json {words}");
     let output = run("ip", &words)?;
-    // `ip` prints nothing at all where there is nothing to list.
+    // `ip` prints nothing for an empty list.
     if output.trim().is_empty() {
         return Ok(Vec::new());
     }

@@ -1,12 +1,11 @@
 //! The network around the TUN device: addresses, routes, translation and settings, for as long as a host lives.
 //!
-//! The stack has one private address per path and family, on the subnet of the TUN device. What it sends from
-//! one of them is routed by a table of that path alone, forwarded to the path's device and given the device's
-//! address there. What arrives for it goes the same way back; connections to a port that the stack listens on
-//! are sent to it before the kernel's own TCP sees them.
+//! The stack has one private address per path and family, on the subnet of the TUN device. A packet from one of them is routed by a
+//! table of that path alone, forwarded to the path's device and translated to the device's address there. Answers take the same way
+//! back. Connections to a port that the stack listens on are redirected to it before the kernel's own TCP sees them.
 //!
-//! Everything is added beside what the host has, carries our mark, and is removed when the host ends; what a
-//! killed host left behind is removed by the next one.
+//! All rules are added beside those of the host, carry our mark, and are removed when the host ends; the next host removes what a
+//! killed host left behind.
 
 mod addresses;
 mod command;
@@ -41,8 +40,8 @@ use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
 pub(crate) use self::snapshot::Snapshot;
 
-/// Packets that wait for the driver: as many wire segments as two megabytes, for senders whose segments were
-/// not merged on the way. The kernel's default is a quarter of that, and what does not fit is lost.
+/// Packets that wait for the driver: as many wire segments as two megabytes, for senders with unmerged segments. The kernel's
+/// default is a quarter of that, and further packets are lost.
 const QUEUE: u32 = 2000;
 
 /// The set-up of one host; dropping it undoes everything.
@@ -57,7 +56,7 @@ pub(crate) struct Network {
     subnets: Subnets,
     journal: Journal,
     guard: Guard,
-    /// Whether all devices forward, by family, because of others than us.
+    /// Whether all devices forward, by family, because of other programs.
     router: [bool; 2],
     entrance: Option<Entrance>,
     nat: Option<Nat>,
@@ -75,7 +74,7 @@ struct ConfiguredPath {
 }
 
 impl Network {
-    /// Sets the network up for a TUN device that is still down. It is closed with the network.
+    /// Configures the network for a TUN device that is still down. It is closed with the network.
     pub(crate) fn prepare(tun: Arc<Tun>, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
         let device = tun.name().to_owned();
         let number = number_of(&device).ok_or(Error::NoFreeRange)?;
@@ -84,7 +83,7 @@ impl Network {
         let snapshot = Snapshot::take()?;
         sweep(&snapshot, number, &journal)?;
         let subnets = Subnets::choose(ranges, number, &snapshot.networks())?;
-        // From here on an error drops what is there, which removes it; the turn must not end before that.
+        // From here on an error drops the network, which removes it; the lock must not be released before that.
         let mut network = Self {
             index: snapshot.link(&device).map(|link| link.index),
             tun: Some(tun),
@@ -119,13 +118,13 @@ impl Network {
         self.router = self.is_router();
         self.forward_v6(snapshot)?;
         self.journal.set(&guard::setting(&self.device, guard::V4), "1")?;
-        // Segments that the kernel's connection tracking takes for stray, because it saw less than the two
-        // ends or counts otherwise, are translated all the same; the ends know better.
+        // Segments that the kernel's connection tracking takes for stray, because it saw less than the two ends or counts
+        // differently, are translated all the same; the ends decide.
         self.journal.set("net/netfilter/nf_conntrack_tcp_be_liberal", "1")?;
         Ok(())
     }
 
-    /// Addresses the TUN device and switches it on.
+    /// Assigns addresses to the TUN device and switches it on.
     fn bring_up(&self) -> Result<(), Error> {
         let Self { device, subnets, .. } = self;
         // No link-local address: neither neighbours nor routers are there to be discovered.
@@ -142,8 +141,8 @@ impl Network {
         Ok(())
     }
 
-    /// Lets IPv6 be forwarded from the TUN device. Before Linux 6.17 that is a switch for the whole
-    /// host, which also makes it deaf to router advertisements unless told otherwise.
+    /// Lets IPv6 be forwarded from the TUN device. Before Linux 6.17 that is a switch for the whole host, which also makes it
+    /// ignore router advertisements unless configured otherwise.
     fn forward_v6(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         if self.journal.set(&guard::setting(&self.device, guard::V6), "1")? || self.router[1] {
             return Ok(());
@@ -157,7 +156,8 @@ impl Network {
         self.open(&[guard::ALL_V6.to_owned()])
     }
 
-    /// Lets the devices of the paths forward, and what comes in by them go to the stack only, unless they forwarded before.
+    /// Lets the devices of the paths forward. Packets that arrive on them go to the stack only, unless the devices forwarded
+    /// before.
     fn forward_paths(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let router = self.is_router();
         let [has_become_v4, has_become_v6] = [0, 1].map(|family| router[family] && !self.router[family]);
@@ -179,20 +179,20 @@ impl Network {
         self.open(&settings)
     }
 
-    /// Switches these settings on, once what they open is closed.
+    /// Switches these settings on, after the guard has closed what they open.
     fn open(&mut self, settings: &[String]) -> Result<(), Error> {
         let Self { journal, guard, .. } = self;
         journal.open_behind(settings, "1", || guard.close(Closed::noted_in(journal))).map(drop)
     }
 
-    /// Whether others have made all devices forward, by family.
+    /// Whether other programs have made all devices forward, by family.
     fn is_router(&self) -> [bool; 2] {
         let is_on = |setting: &str| self.journal.value(setting).is_some_and(|value| value != "0");
         let is_ours = self.journal.noted("1").iter().any(|name| name == guard::ALL_V6);
         [is_on("net/ipv4/conf/all/forwarding"), is_on(guard::ALL_V6) && !is_ours]
     }
 
-    /// Leaves what the settings of this form say about devices to others.
+    /// Leaves the settings of this form for devices to others.
     fn give_up(&self, form: [&str; 2], then: Leave) {
         let is_of_form = |name: &str| name.starts_with(form[0]) && name.ends_with(form[1]);
         info!("this host has become a router: what comes in by the devices of paths is forwarded");
@@ -219,9 +219,9 @@ impl Network {
             .map(|path| (&path.spec, [subnets.stack_v4(path.id).into(), subnets.stack_v6(path.id).into()]))
     }
 
-    /// Takes the kernel's state and returns the paths that have changed.
+    /// Reads the kernel's state and returns the changed paths.
     pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
-        // Another host may close and open as well: what the guard is made from must not be older than what it is put in place of.
+        // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
         self.forward_paths(snapshot)?;
         drop(turn);
@@ -243,12 +243,12 @@ impl Network {
         Ok(changed)
     }
 
-    /// Takes another class and use for the path of a device; the path as it is then, if it has been looked at yet.
+    /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
     pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
         use_path(self.paths.iter_mut().map(|path| (&mut path.spec, &mut path.current)), spec)
     }
 
-    /// Sends connections to `port` of the paths' devices to the stack.
+    /// Redirects connections to `port` of the paths' devices to the stack.
     pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
         let reservation = PortReservation::take(port)?;
         if let Some(nat) = &self.nat {
@@ -317,7 +317,7 @@ impl Drop for Network {
     }
 }
 
-/// Devices of the default routes, IPv4 first; where there is none, the one that leads to `towards`.
+/// Returns the devices of the default routes, IPv4 first; without any, the one that leads to `towards`.
 ///
 /// # Errors
 /// `ip` is missing or too old.
@@ -343,7 +343,7 @@ pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
 
 /// Removes what killed hosts have left in this namespace: everything of devices that no longer exist.
 fn sweep(snapshot: &Snapshot, ours: u8, journal: &Journal) -> Result<(), Error> {
-    // Our device is new: what carries its number is a leftover too.
+    // Our device is new: everything with its number is a leftover too.
     let alive: Vec<u8> = snapshot.names().filter_map(number_of).filter(|number| *number != ours).collect();
     let is_stale = |number| !alive.contains(&number);
     routes::remove_tables_of(is_stale)?;
@@ -354,7 +354,7 @@ fn sweep(snapshot: &Snapshot, ours: u8, journal: &Journal) -> Result<(), Error> 
     Ok(())
 }
 
-/// Puts all settings back, and removes the guard once nothing forwards any more.
+/// Restores all settings, and removes the guard once nothing forwards any more.
 fn end_forwarding(journal: &Journal) {
     if journal.restore() {
         guard::remove();

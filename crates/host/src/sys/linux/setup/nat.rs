@@ -9,21 +9,21 @@ use super::command::{run, run_with_input, try_run};
 use crate::error::Error;
 use crate::sys::linux::tun::NAME_PREFIX;
 
-/// Our tables are called this and the number of their device.
+/// The prefix of our tables; the number of their device follows.
 const TABLE_PREFIX: &str = "plait-";
 
-/// One table of nftables; everything of ours is in it, and nothing of others is touched.
+/// One table of nftables with all our rules; the tables of others are not touched.
 #[derive(Debug)]
 pub(super) struct Nat {
     table: String,
     number: u8,
     subnets: Subnets,
     paths: Vec<Translation>,
-    /// The table as `nft` lists it while it is whole.
+    /// The table as `nft` lists it while it is complete.
     whole: String,
 }
 
-/// What the rules need to know about a path.
+/// The facts about a path for the rules.
 #[derive(Clone, Debug)]
 pub(super) struct Translation {
     pub(super) device: String,
@@ -50,9 +50,8 @@ impl Nat {
         }
     }
 
-    /// Installs the table, in place of the one that is there if there is one, in one transaction. Connections to the
-    /// ports `listening` are the stack's, and joins to the ports `opened` that it has opened connections from. `others` are put
-    /// in the same transaction.
+    /// Installs the table, or replaces it, in one transaction. Connections to the ports `listening` are the stack's, and so are
+    /// joins to the ports `opened` that it has opened connections from. `others` are added in the same transaction.
     pub(super) fn put(
         &mut self,
         listening: &BTreeSet<u16>,
@@ -62,20 +61,19 @@ impl Nat {
         run_with_input("nft", "-f -", &(others.to_owned() + &self.ruleset(listening, opened)))?;
         self.whole = match list(&self.table) {
             Ok(listing) => listing,
-            // It is gone again already. No listing is empty: the next look, which the announcement of that leads to, finds
-            // it missing.
+            // The table is gone again. No listing is empty: the next look, triggered by that announcement, finds it missing.
             Err(Error::Program { .. }) => String::new(),
             Err(error) => return Err(error),
         };
         Ok(())
     }
 
-    /// Connections to `port` of the paths' devices are the stack's from now on.
+    /// Redirects connections to `port` of the paths' devices to the stack from now on.
     pub(super) fn open(&self, port: u16) -> Result<(), Error> {
         run("nft", &format!("add element inet {} listening {{ {port} }}", self.table)).map(drop)
     }
 
-    /// New connections to `port` are the kernel's again.
+    /// Leaves new connections to `port` to the kernel again.
     pub(super) fn close(&self, port: u16) {
         try_run("nft", &format!("delete element inet {} listening {{ {port} }}", self.table));
     }
@@ -128,11 +126,11 @@ table inet {table} {{
         )
     }
 
-    /// What the chains say about each path.
+    /// The rules of the chains for each path.
     fn rules(&self) -> Rules {
         let mut rules = Rules::default();
         let Rules { stray, arriving, own, leaving } = &mut rules;
-        // This host's own programs come to any of its addresses, and always over the first path.
+        // This host's own programs reach all its addresses, and always over the first path.
         if let Some(Translation { v4, v6, .. }) = self.paths.first() {
             let own_port = "fib daddr type local tcp dport @listening";
             let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
@@ -140,14 +138,14 @@ table inet {table} {{
         }
         for Translation { device, v4, v6 } in &self.paths {
             let ours = format!("iifname \"{device}\" fib daddr type local");
-            // Chains of type nat do not see what connection tracking calls invalid. The host's own TCP would answer it by a reset
-            // of a connection that it knows nothing of; the stack answers as RFC 9293 and RFC 5961 say.
+            // Chains of type nat do not see packets that connection tracking calls invalid. The host's own TCP would answer them
+            // with a reset of an unknown connection; the stack answers as RFC 9293 and RFC 5961 say.
             for ports in ["@listening", "@opened"] {
                 let invalid = format!("{ours} ct state invalid tcp dport {ports}");
                 let _ = writeln!(stray, "  meta nfproto ipv4 {invalid} ip daddr set {v4}");
                 let _ = writeln!(stray, "  meta nfproto ipv6 {invalid} ip6 daddr set {v6}");
             }
-            // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port that the first subflow came from.
+            // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port of the first subflow.
             for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
                 let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
                 let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
@@ -159,7 +157,7 @@ table inet {table} {{
     }
 }
 
-/// The rules of the chains that are called like this, each a line.
+/// The rules of the chains with this name, each a line.
 #[derive(Default)]
 struct Rules {
     stray: String,
@@ -189,12 +187,12 @@ fn table_name(number: u8) -> String {
 /// practice, and yet not for ever.
 const OPENED_TIMEOUT: &str = "7d";
 
-/// The chains and rules of a table, without what changes by itself.
+/// The chains and rules of a table, without the parts that change by themselves.
 fn list(table: &str) -> Result<String, Error> {
     run("nft", &format!("--stateless --terse list table inet {table}"))
 }
 
-/// The elements that a set begins with.
+/// The initial elements of a set.
 fn elements(ports: &BTreeSet<u16>) -> String {
     if ports.is_empty() {
         return String::new();

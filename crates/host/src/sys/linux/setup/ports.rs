@@ -1,4 +1,4 @@
-//! Keeping a port for us while we listen on it.
+//! Reserves a port while we listen on it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
@@ -13,7 +13,7 @@ use nix::sys::socket::{
 
 use crate::error::Error;
 
-/// A port that neither the kernel nor another host of ours hands out while this lives.
+/// A port that neither the kernel nor another host of ours assigns while this lives.
 #[derive(Debug)]
 pub(super) struct PortReservation {
     _kernel: OwnedFd,
@@ -27,8 +27,8 @@ impl PortReservation {
     }
 }
 
-/// Two sockets that are only bound do not exclude each other; an abstract name does, in one network namespace
-/// and until its owner ends, however it ends.
+/// Two sockets that are only bound do not exclude each other. An abstract name does, in one network namespace
+/// and until its owner ends in any way.
 fn among_hosts(port: u16) -> Result<UnixListener, Error> {
     let name = format!("plait-listen-{port}");
     let taken = |source: io::Error| match source.kind() {
@@ -52,7 +52,7 @@ fn in_the_kernel(port: u16) -> Result<OwnedFd, Error> {
         setsockopt(&fd, sockopt::ReuseAddr, &true).map_err(taken)?;
         Ok::<_, Error>(fd)
     };
-    // One socket for both families; where there is no IPv6, for IPv4.
+    // One socket for both families; for IPv4 on a host without IPv6.
     if let Ok(fd) = open(AddressFamily::Inet6) {
         let any = SockaddrIn6::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0));
         match bind(fd.as_raw_fd(), &any) {

@@ -12,7 +12,7 @@ use super::snapshot::{Family, Snapshot};
 use crate::error::Error;
 use crate::ranges::MAX_PATHS;
 
-/// Marks our rules and routes (`rtm_protocol`), so that leftovers can be told from other people's.
+/// Marks our rules and routes (`rtm_protocol`), so that leftovers differ from those of other programs.
 pub(super) const PROTOCOL: u8 = 74;
 
 /// Before the main table (32766) and before what VPNs put in front of it (wg-quick: 32764 and below).
@@ -22,8 +22,8 @@ const PREFERENCE: u32 = 7440;
 /// written by hand.
 const TABLES: u32 = 0x706c_0000;
 
-/// Worst of all routes: taken if the device has none for a destination. Without it the search would go on in
-/// the main table, and the packet would leave over the device of another path.
+/// The route of lowest preference: used if the device has no route to a destination. Without it the search
+/// would continue in the main table, and the packet would leave over the device of another path.
 const NO_WAY_OUT: &str = "unreachable default metric 4294967294";
 
 /// The table of one path.
@@ -31,12 +31,13 @@ const NO_WAY_OUT: &str = "unreachable default metric 4294967294";
 pub(super) struct PathTable {
     device: String,
     number: u32,
-    /// Routes in it, by family, so that those that the main table no longer has can be taken out.
+    /// Routes in it, by family, so that routes missing in the main table can be removed.
     installed: [BTreeSet<String>; 2],
 }
 
 impl PathTable {
-    /// Adds the rules that send everything from `addresses` to a table of its own, empty but for the bottom.
+    /// Adds the rules that send all packets from `addresses` to a table of its own, which has only the
+    /// last-resort route.
     pub(super) fn install(
         device: &str,
         tun_number: u8,
@@ -54,8 +55,8 @@ impl PathTable {
         Ok(Self { device: device.to_owned(), number, installed: Default::default() })
     }
 
-    /// Makes the table what the main table says about the device. Routes that vanished with their device are
-    /// put back when it returns; a route that stays is never absent in between.
+    /// Copies the routes of the main table over the device into the table. Routes that vanished with their
+    /// device are added when it returns; a route that stays is never absent in between.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot) {
         let number = self.number;
         for (family, installed) in Family::BOTH.into_iter().zip(&mut self.installed) {
@@ -86,13 +87,14 @@ impl PathTable {
     }
 }
 
-/// The way to the stack: what is for its addresses is routed to the TUN device before any other rule is asked.
+/// The route to the stack: packets to its addresses are routed to the TUN device before any other rule
+/// applies.
 #[derive(Debug)]
 pub(super) struct Entrance {
     number: u32,
 }
 
-/// Number of the table of the way in, behind those of the paths.
+/// Number of the table of that route, after those of the paths.
 const ENTRANCE: u8 = u8::MAX;
 const _: () = assert!(MAX_PATHS < ENTRANCE as usize);
 
@@ -120,7 +122,7 @@ impl Entrance {
     }
 }
 
-/// Takes away the rules and tables of devices with these numbers.
+/// Removes the rules and tables of devices with these numbers.
 pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Error> {
     for family in Family::BOTH {
         let rules: Vec<Rule> = ip_json(&format!("{} rule show", family.option()))?;
@@ -144,7 +146,7 @@ fn remove_table(family: Family, number: u32) {
     }
 }
 
-/// The device that packets to `address` leave by.
+/// The device of packets to `address`.
 pub(super) fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
     let routes: Vec<Towards> = ip_json(&format!("route get {address}"))?;
     Ok(routes.into_iter().find_map(|route| route.dev))

@@ -9,7 +9,7 @@ use super::command::ip_json;
 use crate::error::Error;
 use crate::sys::Device;
 
-/// One look at the kernel's state; two that are equal give the same paths.
+/// One read of the kernel's state; equal snapshots give the same paths.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Snapshot {
     links: Vec<Link>,
@@ -87,7 +87,7 @@ struct NextHop {
 }
 
 impl Snapshot {
-    /// Asks the kernel.
+    /// Reads the kernel's state.
     pub(crate) fn take() -> Result<Self, Error> {
         Ok(Self {
             links: ip_json("address show")?,
@@ -100,7 +100,7 @@ impl Snapshot {
         self.links.iter().find(|link| link.name == name)
     }
 
-    /// What is known of a device for paths over UDP.
+    /// The facts about a device for paths over UDP.
     pub(crate) fn device(&self, name: &str) -> Device {
         self.link(name).map(Link::device).unwrap_or_default()
     }
@@ -186,18 +186,18 @@ impl Link {
         Device { v4: self.v4(), v6: self.v6(), mtu: self.mtu, is_up: self.is_up() }
     }
 
-    /// Switched on and with a carrier.
+    /// Whether it is up and has a carrier.
     pub(super) fn is_up(&self) -> bool {
         let has = |flag: &str| self.flags.iter().any(|other| other == flag);
         has("UP") && has("LOWER_UP")
     }
 
-    /// Whether what is sent over it comes back to this host.
+    /// Whether packets sent over it return to this host.
     pub(super) fn is_loopback(&self) -> bool {
         self.flags.iter().any(|flag| flag == "LOOPBACK")
     }
 
-    /// The address that others reach this device at.
+    /// The address of this device for other hosts.
     pub(super) fn v4(&self) -> Option<Ipv4Addr> {
         self.usable().find_map(|address| match address.local {
             Some(IpAddr::V4(v4)) => Some(v4),
@@ -205,7 +205,7 @@ impl Link {
         })
     }
 
-    /// The same for IPv6: one that has passed duplicate detection and is there to stay.
+    /// The IPv6 address for other hosts: one that has passed duplicate detection and is permanent.
     pub(super) fn v6(&self) -> Option<Ipv6Addr> {
         let v6 = |address: &Address| match address.local {
             Some(IpAddr::V6(v6)) => Some(v6),

@@ -15,10 +15,10 @@ use tracing::debug;
 use crate::error::Error;
 use crate::sys::linux::cookie;
 
-/// Where the files are: on a file system that does not outlive the machine's run.
+/// Directory of the files: on a file system that is emptied at each boot.
 const DIRECTORY: &str = "/run/plait";
 const SETTINGS: &str = "/proc/sys";
-/// The network namespace of this thread: a lock on it is one on its set-up, and leaves no file behind.
+/// The network namespace of this thread: a lock on it locks its set-up, and leaves no file behind.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 /// The file of this network namespace.
@@ -32,12 +32,12 @@ pub(super) struct Journal {
 /// Keeps other hosts from setting up or cleaning up at the same time.
 pub(super) type Turn = Option<Flock<File>>;
 
-/// The value of a setting that is forgotten.
+/// The value of a setting that is removed from the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leave {
-    /// The one that it had before us.
+    /// The value before our change.
     AsBefore,
-    /// The one that it has.
+    /// The current value.
     AsItIs,
 }
 
@@ -65,12 +65,12 @@ impl Journal {
         }
     }
 
-    /// Waits until no other host sets up or cleans up in this network namespace. `None` where locks cannot be had.
+    /// Waits until no other host sets up or cleans up in this network namespace. `None` if locks are not available.
     pub(super) fn turn() -> Turn {
         Flock::lock(File::open(NAMESPACE).ok()?, FlockArg::LockExclusive).ok()
     }
 
-    /// Gives a setting a value, if it has another. `false` if there is no such setting.
+    /// Sets a setting, if its value differs. Returns `false` if there is no such setting.
     pub(super) fn set(&self, name: &str, value: &'static str) -> Result<bool, Error> {
         let Some(before) = self.value(name) else { return Ok(false) };
         if before == value {
@@ -83,11 +83,11 @@ impl Journal {
         self.write(&entry, value).map(|()| true)
     }
 
-    /// Gives settings a value that opens something. Those that have another are noted first; then `guard` closes what was
-    /// opened, which the journal tells; then they are changed. Whether any of them exists.
+    /// Sets settings that open something. Settings with another value are noted first; then `guard` closes what they
+    /// open, according to the journal; then they are changed. Returns whether any of them exists.
     ///
     /// # Errors
-    /// A setting cannot be noted or changed, or `guard` failed: nothing was opened that is not closed.
+    /// A setting cannot be noted or changed, or `guard` failed: nothing was opened without being closed.
     pub(super) fn open_behind(
         &self,
         names: &[String],
@@ -138,10 +138,10 @@ impl Journal {
         entries.map(|entry| entry.name).collect()
     }
 
-    /// Forgets the settings of which this is true, and leaves them as `then` says.
+    /// Removes the settings that match from the journal, and sets them to `then`.
     ///
     /// # Errors
-    /// A setting cannot be written, or the file cannot be replaced; then nothing is forgotten.
+    /// A setting cannot be written, or the file cannot be replaced; then nothing is removed.
     pub(super) fn forget(&self, is_forgotten: impl Fn(&str) -> bool, then: Leave) -> io::Result<()> {
         let (forgotten, rest): (Vec<_>, Vec<_>) =
             self.entries().into_iter().partition(|entry| is_forgotten(&entry.name));
@@ -164,10 +164,10 @@ impl Journal {
         text.lines().filter_map(Entry::parse).collect()
     }
 
-    /// Puts back everything, unless it was changed by others since. Whether nothing is left as we set it.
+    /// Restores all settings, except those that others changed since. Returns whether none is left with our value.
     pub(super) fn restore(&self) -> bool {
         let mut is_restored = true;
-        // Backwards: a setting that changes others comes after those it changes.
+        // In reverse order: a setting that changes others comes after them.
         for entry in self.entries().iter().rev() {
             if self.value(&entry.name).as_ref() == Some(&entry.ours) {
                 debug!(name = entry.name, value = entry.before, "kernel setting put back");
@@ -176,13 +176,13 @@ impl Journal {
         }
         if is_restored {
             let _ = fs::remove_file(&self.file);
-            // It stays while hosts of other namespaces have files in it.
+            // The directory stays while hosts of other namespaces have files in it.
             let _ = fs::remove_dir(&self.directory);
         }
         is_restored
     }
 
-    /// Remembers what a setting was, the first time only.
+    /// Notes the previous value of a setting, the first time only.
     fn note(&self, entry: &Entry) -> io::Result<()> {
         if self.entries().iter().any(|other| other.name == entry.name) {
             return Ok(());
@@ -191,7 +191,7 @@ impl Journal {
         writeln!(file, "{} {} {}", entry.name, entry.before, entry.ours)
     }
 
-    /// Opens the file. A host of another namespace may take the directory away at the same time, once.
+    /// Opens the file. A host of another namespace may remove the directory at the same time, once.
     fn create(&self) -> io::Result<File> {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.directory)?;
         private().create(true).append(true).open(&self.file)
