@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::Direction;
 
-/// A lab: its paths, and the seed of all chance in it.
+/// The configuration of a lab: its paths, and the seed of all random decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabConfig {
-    /// Between client and server, in this order; at most [`MAX_PATHS`].
+    /// The paths between client and server, in this order; at most [`MAX_PATHS`].
     pub paths: Vec<PathConfig>,
-    /// Same seed and same packets, same decisions.
+    /// The same seed and the same packets give the same decisions.
     pub seed: u64,
-    /// Where captures go, one `PATH.pcapng` per path; `None`: no captures.
+    /// Directory of captures, one `PATH.pcapng` per path; `None`: no captures.
     pub captures: Option<PathBuf>,
     /// Bytes kept of each packet in a capture.
     pub snap_length: u32,
-    /// Bytes of payload that each path's eavesdropper keeps to read in, per direction. What exceeds it is counted only.
+    /// Bytes of payload that each path's eavesdropper keeps, per direction. Further payload is only counted.
     pub memory: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for LabConfig {
     }
 }
 
-/// What the people at both ends think of a path: the lab shows it and does nothing about it.
+/// The trust level of a path: the lab shows it and does not act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathClass {
@@ -65,7 +65,7 @@ pub enum PathClass {
 pub struct PathConfig {
     /// Also the name of its device in both hosts: 1 to 10 letters or digits.
     pub name: String,
-    /// What one thinks of it.
+    /// Its trust level.
     pub class: PathClass,
     /// From client to server.
     pub to_server: Conditions,
@@ -74,7 +74,7 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
-    /// A path that is the same both ways.
+    /// Returns a path with the same conditions in both directions.
     pub fn new(name: &str, class: PathClass, conditions: Conditions) -> Self {
         Self { name: name.to_owned(), class, to_server: conditions.clone(), to_client: conditions }
     }
@@ -87,21 +87,21 @@ impl PathConfig {
     }
 }
 
-/// One direction of a path. The default is perfect. Probabilities are 0 to 1 per packet.
+/// The conditions of one direction of a path. The default is perfect. Probabilities are 0 to 1 per packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conditions {
-    /// Bits per second; `None`: as fast as it goes.
+    /// Bits per second; `None`: unlimited.
     pub rate: Option<u64>,
     /// Propagation delay, one way.
     pub delay: Duration,
-    /// Additional delay that wanders between 0 and this, without reordering.
+    /// Additional delay that varies between 0 and this, without reordering.
     pub jitter: Duration,
     /// Probability of loss, each packet alone.
     pub loss: f64,
     /// Mean number of packets lost in a row; 1 for loss without bursts.
     pub loss_burst: f64,
-    /// Probability that a packet is held back, and for how long.
+    /// Probability that a packet is delayed by `reordering_delay`.
     pub reordering: f64,
     /// How long a reordered packet is held back.
     pub reordering_delay: Duration,
@@ -109,7 +109,7 @@ pub struct Conditions {
     pub duplication: f64,
     /// Probability of one flipped bit (the receiver's checksum notices).
     pub corruption: f64,
-    /// Bytes that wait in front of the bottleneck; `None`: no limit.
+    /// Bytes in the queue of the bottleneck; `None`: no limit.
     pub queue: Option<u64>,
     /// Longest packet in bytes, IP header included.
     pub mtu: u32,

@@ -19,18 +19,18 @@ use serde_json::{Value, json};
 use crate::privilege::{OWNER_VARIABLE, RUNTIME_VARIABLE};
 use crate::{Attack, Conditions, Direction, Error, Lab, LabConfig, Path, Result, Summary};
 
-/// How long the other side may take for a line.
+/// Time limit of the other side for a line.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the background process may take to come up.
+/// Time limit for the start of the background process.
 const COMING_UP: Duration = Duration::from_secs(20);
 /// Longest request: a configuration of a path is far shorter.
 const LONGEST_REQUEST: u64 = 65_536;
 
-/// What can be asked of the background process. `path` left out: every path.
+/// The requests to the background process. Without `path`: every path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// The paths at a glance: [`Status`].
+    /// The status of the paths: [`Status`].
     Status,
     /// Arms an attack.
     Attack {
@@ -39,7 +39,7 @@ pub enum Request {
         /// Which.
         attack: Attack,
     },
-    /// Calls off all attacks.
+    /// Disarms all attacks.
     CallOff {
         /// Where.
         path: Option<String>,
@@ -62,16 +62,16 @@ pub enum Request {
         path: Option<String>,
         /// One direction, or both.
         direction: Option<Direction>,
-        /// The new ones.
+        /// The new conditions.
         conditions: Conditions,
     },
-    /// Changes what the words say of a path's conditions, and leaves the rest as it is.
+    /// Changes the named conditions of a path, and leaves the others.
     Change {
         /// Which.
         path: Option<String>,
         /// One direction, or both.
         direction: Option<Direction>,
-        /// As [`Conditions::change`] has them.
+        /// As in [`Conditions::change`].
         words: Vec<String>,
     },
     /// The text that an eavesdropper has read.
@@ -80,7 +80,7 @@ pub enum Request {
         path: String,
         /// Which way.
         direction: Direction,
-        /// Bytes at most.
+        /// Most bytes.
         limit: usize,
     },
     /// Lines of text since the last question: [`crate::Line`].
@@ -88,28 +88,28 @@ pub enum Request {
         /// Where.
         path: String,
     },
-    /// What arrived over time.
+    /// The arrivals over time.
     Series {
         /// Where.
         path: String,
     },
-    /// What the injector put on the wire.
+    /// The packets that the injector put on the wire.
     Injections {
         /// Where.
         path: String,
     },
-    /// Writes captures out.
+    /// Flushes the captures.
     Flush,
     /// Ends the lab.
     Down,
 }
 
-/// The lab at a glance.
+/// The status of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The background process.
     pub process: u32,
-    /// Time since it came up.
+    /// Time since its start.
     pub elapsed: Duration,
     /// The namespaces of client and server, as `ip netns` knows them.
     pub hosts: [String; 2],
@@ -117,7 +117,8 @@ pub struct Status {
     pub paths: Vec<Summary>,
 }
 
-/// Where the control socket and the log of the background process are: `/run/plait-lab` for root, else a directory of the user's.
+/// Directory of the control socket and the log of the background process: `/run/plait-lab` for root, otherwise a directory of the
+/// user's.
 pub fn runtime_directory() -> PathBuf {
     if let Some(directory) = std::env::var_os(RUNTIME_VARIABLE) {
         return directory.into();
@@ -133,7 +134,7 @@ fn socket() -> PathBuf {
 /// subcommand (for an ordinary user made with [`crate::privilege::in_user_namespace`]).
 ///
 /// # Errors
-/// There is one already, or it does not come up: the error has what it said.
+/// There is one already, or it does not start: the error has its output.
 pub fn up_detached(mut daemon: Command, config: &LabConfig) -> Result<Status> {
     if let Ok(running) = status() {
         return Err(Error::Background(format!(
@@ -145,12 +146,12 @@ pub fn up_detached(mut daemon: Command, config: &LabConfig) -> Result<Status> {
     let log = runtime_directory().join("log");
     let output = fs::File::create(&log).map_err(Error::system(format!("write {}", log.display())))?;
     let errors = output.try_clone().map_err(Error::system("duplicate a descriptor"))?;
-    // A process group of its own: an interrupt at the terminal is not for it.
+    // A process group of its own: it does not get an interrupt at the terminal.
     daemon.stdin(Stdio::piped()).stdout(output).stderr(errors).process_group(0);
     let mut child = daemon.spawn().map_err(Error::system("start the background process"))?;
     if let Some(mut input) = child.stdin.take() {
         let text = serde_json::to_vec(config).map_err(|error| Error::Background(error.to_string()))?;
-        // If it does not read, it has ended, and the log says why.
+        // If it does not read, it has ended, and the log has the reason.
         let _ = input.write_all(&text);
     }
     let start = Instant::now();
@@ -174,7 +175,7 @@ pub fn up_detached(mut daemon: Command, config: &LabConfig) -> Result<Status> {
 /// [`Request::Down`].
 ///
 /// # Errors
-/// The lab does not come up, or the socket cannot be made.
+/// The lab does not start, or the socket cannot be created.
 pub fn serve() -> Result<()> {
     let text = std::io::read_to_string(std::io::stdin()).map_err(Error::system("read the configuration"))?;
     let config: LabConfig = serde_json::from_str(&text).map_err(|error| Error::Config(error.to_string()))?;
@@ -198,7 +199,7 @@ pub fn serve() -> Result<()> {
     Ok(())
 }
 
-/// Answers requests until the other side has no more; whether one of them was the last.
+/// Answers requests until the other side has no more; returns whether one of them was the last.
 fn converse(lab: &Lab, mut client: &UnixStream) -> std::io::Result<bool> {
     client.set_read_timeout(Some(TIMEOUT))?;
     client.set_write_timeout(Some(TIMEOUT))?;
@@ -269,10 +270,10 @@ fn value(of: &impl Serialize) -> Result<Value> {
     serde_json::to_value(of).map_err(|error| Error::Background(error.to_string()))
 }
 
-/// Sends a request to the background process and returns what it answers.
+/// Sends a request to the background process and returns the answer.
 ///
 /// # Errors
-/// No lab is up, or it refuses.
+/// No lab runs, or it refuses.
 pub fn ask(request: &Request) -> Result<Value> {
     let wrong = |error: String| Error::Background(format!("no answer from the lab: {error}"));
     let mut stream = UnixStream::connect(socket())
@@ -290,10 +291,10 @@ pub fn ask(request: &Request) -> Result<Value> {
     }
 }
 
-/// The lab at a glance.
+/// Returns the status of the lab.
 ///
 /// # Errors
-/// No lab is up.
+/// No lab runs.
 pub fn status() -> Result<Status> {
     serde_json::from_value(ask(&Request::Status)?).map_err(|error| Error::Background(error.to_string()))
 }
@@ -301,13 +302,13 @@ pub fn status() -> Result<Status> {
 /// Arms an attack given in words (see [`Attack::parse`]), on one path or all.
 ///
 /// # Errors
-/// No lab is up, or there is no such attack or path.
+/// No lab runs, or there is no such attack or path.
 pub fn attack<'a>(path: Option<&str>, words: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let attack = Attack::parse(words)?;
     ask(&Request::Attack { path: path.map(str::to_owned), attack }).map(drop)
 }
 
-/// Ends the lab, and removes what crashed ones left. Returns the names of removed leftovers; none is no error.
+/// Ends the lab, and removes what crashed labs left. Returns the names of removed leftovers; none is no error.
 ///
 /// # Errors
 /// The lab does not end, or leftovers cannot be removed.
@@ -330,10 +331,10 @@ pub fn down() -> Result<Vec<String>> {
     crate::sweep()
 }
 
-/// A shell, or another program, in a host of the lab in the background: to be started by the caller.
+/// Returns a command for a shell, or another program, in a host of the lab in the background: the caller starts it.
 ///
 /// # Errors
-/// No lab is up, or there is no such host.
+/// No lab runs, or there is no such host.
 pub fn shell(host: &str) -> Result<Command> {
     let Status { process, hosts, .. } = status()?;
     let [client, server] = hosts;
@@ -350,7 +351,7 @@ pub fn shell(host: &str) -> Result<Command> {
     } else {
         // The names are in the mount namespace of the user's own lab.
         let mut command = Command::new("nsenter");
-        // Entering a mount namespace leads to its root; a shell begins where one is.
+        // Entering a mount namespace leads to its root; a shell should start in the current directory.
         command.args(["--preserve-credentials", "--user", "--mount", "--net", "--wd=.", "--target"]);
         command.args([process.to_string().as_str(), "--", "ip"]);
         command.env(OWNER_VARIABLE, process.to_string());

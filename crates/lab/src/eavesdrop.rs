@@ -19,18 +19,18 @@ const MAX_LINES: usize = 256;
 /// Longest line shown.
 const LINE_LENGTH: usize = 100;
 
-/// A line of text that just went by.
+/// A line of text on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Since the lab came up.
+    /// Time since the start of the lab.
     pub at: Duration,
-    /// Where it went.
+    /// Its direction.
     pub direction: Direction,
     /// Printable, at most 100 characters.
     pub text: String,
 }
 
-/// What an eavesdropper has heard in one direction.
+/// The data that an eavesdropper captured in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// Packets on the wire, all protocols.
@@ -41,11 +41,11 @@ pub struct Heard {
     pub payload: u64,
     /// Bytes of payload that were kept for reading, retransmissions left out.
     pub kept: u64,
-    /// Bytes of what was kept that lie in runs of at least [`TEXT_RUN`] printable characters of one packet.
+    /// Bytes of the kept payload in runs of at least [`TEXT_RUN`] printable characters of one packet.
     pub readable: u64,
-    /// Places at which eight bytes in a row of the watched text went by (see `Path::watch`), in all of the payload.
+    /// Places with eight consecutive bytes of the watched text (see `Path::watch`), in all of the payload.
     pub matches: u64,
-    /// Bytes on the wire that passed while the reader was so far behind that they were neither kept nor looked through nor captured.
+    /// Bytes on the wire that passed while the reader was too far behind to keep, search or capture them.
     pub unread: u64,
 }
 
@@ -54,25 +54,25 @@ pub struct Heard {
 pub struct Stretch {
     /// Data sequence number of its first byte, if a mapping for it has been seen in clear.
     pub dsn: Option<u64>,
-    /// What was on the wire.
+    /// The payload on the wire.
     pub bytes: Vec<u8>,
 }
 
 impl Heard {
-    /// The share of `kept` that a person can read, 0 to 1.
+    /// The share of `kept` that is readable text, 0 to 1.
     pub fn readable_share(&self) -> f64 {
         if self.kept == 0 { 0.0 } else { self.readable as f64 / self.kept as f64 }
     }
 }
 
-/// Listens on one path. Arrays are indexed by direction.
+/// The eavesdropper of one path. Arrays are indexed by direction.
 pub(crate) struct Eavesdropper {
     memory: u64,
     heard: [Heard; 2],
-    /// By flow, direction and the place in the stream: of the data stream where its numbers are known, else of the flow's.
+    /// By flow, direction and the place in the stream: in the data stream if its numbers are known, otherwise in the flow's.
     pieces: BTreeMap<Key, Vec<u8>>,
     used: [u64; 2],
-    /// Something was not kept because there was no room.
+    /// Some payload was not kept because there was no room.
     is_full: [bool; 2],
     watched: Option<Arc<Needles>>,
     lines: VecDeque<Line>,
@@ -99,12 +99,12 @@ impl Eavesdropper {
         self.heard.iter_mut().for_each(|heard| heard.matches = 0);
     }
 
-    /// Begins anew; a text that is watched stays.
+    /// Resets the captured data; a watched text stays.
     pub(crate) fn forget(&mut self) {
         *self = Self { watched: self.watched.take(), ..Self::new(self.memory) };
     }
 
-    /// Whether payload of this direction would be kept or looked through.
+    /// Whether payload of this direction would be kept or searched.
     pub(crate) fn is_curious(&self, direction: Direction) -> bool {
         self.watched.is_some() || !self.is_full[direction.index()] && self.memory > 0
     }
@@ -133,7 +133,7 @@ impl Eavesdropper {
             None => (false, u64::from(place.offset)),
         };
         let key = (flow, side, is_dsn, number);
-        // A retransmission says nothing new, unless it says more.
+        // A retransmission adds nothing, unless it is longer.
         let known = self.pieces.get(&key).map_or(&[][..], Vec::as_slice);
         if known.len() >= payload.len() {
             return;
@@ -146,7 +146,7 @@ impl Eavesdropper {
         self.show(at, direction, payload);
     }
 
-    /// The first text of a payload, to be shown live.
+    /// Returns the first text of a payload, to be shown live.
     fn show(&mut self, at: Duration, direction: Direction, payload: &[u8]) {
         let Some(run) = text_runs(payload).next() else { return };
         if self.lines.len() == MAX_LINES {
@@ -161,7 +161,7 @@ impl Eavesdropper {
         self.lines.drain(..).collect()
     }
 
-    /// What was kept and found of it; what passed, read or not, is counted where it passes.
+    /// The kept payload and the matches; packets are counted where they pass.
     pub(crate) fn heard(&self, direction: Direction) -> Heard {
         self.heard[direction.index()].clone()
     }
@@ -201,7 +201,7 @@ impl Eavesdropper {
             let end = place.saturating_add(piece.len() as u64);
             match (overlap, stretches.last_mut()) {
                 (Some(overlap), Some(last)) => {
-                    // What is beyond the length was there already.
+                    // The bytes beyond the length were there already.
                     let skip = usize::try_from(overlap).unwrap_or(usize::MAX).min(piece.len());
                     last.bytes.extend_from_slice(&piece[skip..]);
                     let reached = next.map_or(end, |(_, _, _, known)| known.max(end));

@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// How long we do nothing, to see what others do.
+/// Length of the idle pause that shows the load of other programs.
 const PAUSE: Duration = Duration::from_millis(400);
-/// The share of all processors that others may use in the pauses before and after.
+/// The share of all processors that other programs may use in the pauses before and after.
 const OTHERS: f64 = 0.10;
 /// The share of all time that the hypervisor may keep.
 const STEAL: f64 = 0.03;
 
-/// What the figures were measured on.
+/// The machine of the measurements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the kernel calls it.
+    /// The kernel's name of it.
     pub processor: String,
-    /// How many are to be had.
+    /// Number of available processors.
     pub processors: usize,
     /// Release of the kernel.
     pub kernel: String,
-    /// What `openssl version` says.
+    /// Output of `openssl version`.
     pub openssl: String,
-    /// What `python3 --version` says.
+    /// Output of `python3 --version`.
     pub python: String,
 }
 
 impl Machine {
-    /// Looks at this one.
+    /// Reads the properties of this machine.
     pub fn look() -> Self {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let processors = read("/proc/cpuinfo");
@@ -50,20 +50,20 @@ impl Machine {
     }
 }
 
-/// How busy the machine was while a figure was measured.
+/// The load of the machine while a figure was measured.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Strain {
-    /// `/proc/loadavg` before: over one, five and fifteen minutes. What was measured before counts in it.
+    /// `/proc/loadavg` before: over one, five and fifteen minutes. It includes earlier measurements.
     pub load_before: [f64; 3],
     /// The same after.
     pub load_after: [f64; 3],
     /// The share of all processors' time that the hypervisor gave to others, 0 to 1 (`steal` of `/proc/stat`).
     pub steal: f64,
-    /// The share of all processors that others used while we paused, before or after: the larger one, 0 to 1.
+    /// The share of all processors that other programs used in the pause before or after: the larger one, 0 to 1.
     pub others: f64,
-    /// How long the measurement took, in seconds.
+    /// Duration of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether the machine had so much else to do that the figure should be measured again.
+    /// Whether the machine was so busy that the figure should be measured again.
     pub was_busy: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch, which takes a moment: what others do is seen while we do nothing.
+    /// Begins to watch, which takes a moment: the load of other programs is measured while we are idle.
     pub fn start() -> Self {
         let others = others();
         Self { load: load(), others, start: Times::now(), began: Instant::now() }
@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// What the processors do while we do nothing.
+/// The load of the processors while we are idle.
 fn others() -> f64 {
     let start = Times::now();
     sleep(PAUSE);

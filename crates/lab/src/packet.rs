@@ -13,11 +13,11 @@ const TCP: u8 = 6;
 /// One packet or super-segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// The packet, and behind `length` whatever the buffer held before.
+    /// The packet; the bytes after `length` are left from before.
     buffer: Vec<u8>,
     length: usize,
     pub(crate) vnet: VnetHeader,
-    /// It came as a datagram of UDP that stands for this segment.
+    /// It came as a datagram of UDP that carries this segment.
     pub(crate) over_udp: bool,
 }
 
@@ -37,8 +37,8 @@ impl Frame {
         self
     }
 
-    /// A segment of ours. A single one gets a complete checksum, so that the receiver verifies it; a super-segment leaves it to the
-    /// kernel, which cuts it.
+    /// Returns a segment of ours. A single one gets a complete checksum, so that the receiver verifies it; for a super-segment the
+    /// kernel, which cuts it, computes the checksums.
     pub(crate) fn from_segment(segment: &Segment) -> Self {
         if segment.wire_segments() == 1 {
             return Self::complete(segment.to_bytes(0));
@@ -59,12 +59,12 @@ impl Frame {
         &mut self.buffer[..self.length]
     }
 
-    /// Gives the buffer back, to be used again.
+    /// Returns the buffer for reuse.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// Takes the packet apart as a TCP segment with a copy of its payload; `None` if it is none.
+    /// Parses the packet as a TCP segment with a copy of its payload; `None` if it is not one.
     pub(crate) fn to_segment(&self) -> Option<Segment> {
         let size = self.vnet.segment_size(self.length).unwrap_or(0);
         match Packet::parse(&Bytes::copy_from_slice(self.bytes()), size, Trust::Offloaded) {
@@ -78,7 +78,7 @@ impl Frame {
         TcpView::of(self.bytes())
     }
 
-    /// How many packets it is on a wire, and how many bytes in all and in the longest of them, from the IP header upwards.
+    /// The number of its packets on a wire, and the bytes of all and of the longest of them, from the IP header upwards.
     pub(crate) fn on_wire(&self) -> OnWire {
         let length = self.length as u32;
         let one = OnWire { packets: 1, bytes: length, longest: length };
@@ -91,7 +91,7 @@ impl Frame {
     }
 }
 
-/// What a frame is once the network card has cut it.
+/// The packets of a frame after the cut by the network card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OnWire {
     pub(crate) packets: u32,
@@ -99,12 +99,12 @@ pub(crate) struct OnWire {
     pub(crate) longest: u32,
 }
 
-/// The headers of a TCP packet, read where they lie.
+/// The headers of a TCP packet, read in place.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpView<'a> {
     bytes: &'a [u8],
     transport: usize,
-    /// Where the payload lies in the packet.
+    /// The range of the payload in the packet.
     payload: Range<usize>,
 }
 
@@ -175,14 +175,15 @@ impl<'a> TcpView<'a> {
     }
 }
 
-/// The packets that a frame is on the wire, with complete checksums: for captures, and for chance that falls on each alone.
+/// Returns the packets of a frame on the wire, with complete checksums: for captures, and for random decisions about each packet
+/// alone.
 pub(crate) fn wire_packets(frame: &Frame) -> Vec<Vec<u8>> {
     if matches!(frame.vnet.segment_size(frame.length), None | Some(0)) && !frame.vnet.is_partial() {
         return vec![frame.bytes().to_vec()];
     }
     match frame.to_segment() {
         Some(segment) => segment.split().map(|one| one.to_bytes(0)).collect(),
-        // UDP with an unfinished checksum.
+        // UDP with a partial checksum.
         None => vec![frame.bytes().to_vec()],
     }
 }

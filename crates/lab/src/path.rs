@@ -21,35 +21,35 @@ pub struct Path {
     pub(crate) class: PathClass,
     pub(crate) client: Addresses,
     pub(crate) server: Addresses,
-    /// By direction, as they are now.
+    /// The current conditions, by direction.
     pub(crate) conditions: Mutex<[Conditions; 2]>,
     pub(crate) tasks: Sender<Task>,
     pub(crate) wake: Arc<EventFd>,
     pub(crate) thread: Option<JoinHandle<()>>,
-    /// Last, as it ends when the emulator's thread no longer taps the path.
+    /// Dropped last, as it ends when the emulator's thread no longer taps the path.
     pub(crate) reader: ReaderHandle,
 }
 
-/// A path at a glance.
+/// The status of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Its name.
     pub name: String,
-    /// What one thinks of it.
+    /// Its trust level.
     pub class: PathClass,
-    /// Its conditions to the server and to the client, as they are now.
+    /// Its current conditions, to the server and to the client.
     pub conditions: [Conditions; 2],
-    /// Whether it is dead at the moment.
+    /// Whether it is cut at the moment.
     pub is_dead: bool,
     /// TCP connections seen.
     pub flows: u32,
-    /// What the eavesdropper heard on the way to the server.
+    /// Data that the eavesdropper captured, to the server.
     pub to_server: Heard,
-    /// And on the way to the client.
+    /// The same, to the client.
     pub to_client: Heard,
-    /// What the path did with it, to the server.
+    /// Counters of the path, to the server.
     pub carried_to_server: PathCounters,
-    /// And to the client.
+    /// The same, to the client.
     pub carried_to_client: PathCounters,
     /// Attacks that may still act.
     pub armed: Vec<Attack>,
@@ -58,7 +58,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What the eavesdropper heard in one direction.
+    /// Data that the eavesdropper captured in one direction.
     pub fn heard(&self, direction: Direction) -> &Heard {
         match direction {
             Direction::ToServer => &self.to_server,
@@ -73,7 +73,7 @@ impl Path {
         &self.name
     }
 
-    /// What one thinks of it.
+    /// Its trust level.
     pub fn class(&self) -> PathClass {
         self.class
     }
@@ -96,12 +96,12 @@ impl Path {
         self.ask(|emulator| emulator.injector.arm(attack))
     }
 
-    /// Calls off all attacks.
+    /// Disarms all attacks.
     pub fn call_off(&self) -> Result<()> {
         self.ask(|emulator| emulator.injector.disarm())
     }
 
-    /// Cuts the path, silently: whatever enters is lost, and what is on its way.
+    /// Cuts the path silently: packets that enter, and packets in flight, are lost.
     pub fn cut(&self) -> Result<()> {
         self.ask(|emulator| emulator.cut(None))
     }
@@ -116,13 +116,13 @@ impl Path {
         self.ask(Emulator::restore)
     }
 
-    /// The conditions of one direction, as they are now.
+    /// The current conditions of one direction.
     pub fn conditions(&self, direction: Direction) -> Conditions {
         // A thread that panicked with the lock held whole values.
         self.conditions.lock().unwrap_or_else(PoisonError::into_inner)[direction.index()].clone()
     }
 
-    /// Changes the conditions of one direction; what is on its way keeps its time. The MTU of the devices stays.
+    /// Changes the conditions of one direction; packets in flight keep their time. The MTU of the devices stays.
     pub fn set(&self, direction: Direction, conditions: &Conditions) -> Result<()> {
         let config = conditions.link();
         self.ask(move |emulator| emulator.set_link(direction, config))?;
@@ -131,10 +131,10 @@ impl Path {
         Ok(())
     }
 
-    /// Changes what the words say (see [`Conditions::change`]) in one direction, or in both.
+    /// Changes the named conditions (see [`Conditions::change`]) in one direction, or in both.
     ///
     /// # Errors
-    /// Besides: words that are not understood; then nothing is changed.
+    /// Also: invalid words; then nothing is changed.
     pub fn change(&self, direction: Option<Direction>, words: &[String]) -> Result<()> {
         let both = Direction::BOTH.into_iter().filter(|one| direction.is_none_or(|wanted| wanted == *one));
         both.into_iter().try_for_each(|direction| {
@@ -144,7 +144,7 @@ impl Path {
         })
     }
 
-    /// What was heard and done so far.
+    /// The captured data and the counters so far.
     pub fn summary(&self) -> Result<Summary> {
         let (name, class) = (self.name.clone(), self.class);
         let conditions = Direction::BOTH.map(|direction| self.conditions(direction));
@@ -172,46 +172,46 @@ impl Path {
         Ok(summary)
     }
 
-    /// What the path did in one direction: at once, where [`Path::summary`] waits until what has passed is read.
+    /// The counters of the path in one direction, at once; [`Path::summary`] waits until all earlier packets are read.
     pub fn carried(&self, direction: Direction) -> Result<PathCounters> {
         self.ask(move |emulator| emulator.counters(direction))
     }
 
-    /// Begins anew: what was heard, what arrived and what was injected so far is forgotten. Connections, conditions, armed attacks, a
-    /// watched text and the capture stay.
+    /// Resets the captured data, the arrivals and the log of the injector. Connections, conditions, armed attacks, a watched text and
+    /// the capture stay.
     pub fn forget(&self) -> Result<()> {
         self.ask(Emulator::forget)?;
         self.reader.ask(Reader::forget)
     }
 
-    /// The text in what the eavesdropper kept, in the order of the streams, at most `limit` bytes: runs of printable
-    /// characters, separated by line ends.
+    /// Returns the text in the captured data, in the order of the streams, at most `limit` bytes: runs of printable characters,
+    /// separated by line ends.
     pub fn text(&self, direction: Direction, limit: usize) -> Result<String> {
         self.reader.ask(move |reader| reader.eavesdropper.text(direction, limit))
     }
 
-    /// The payload that the eavesdropper kept, in the order of the streams: one piece per stretch without gaps.
+    /// Returns the captured payload, in the order of the streams: one piece per stretch without gaps.
     pub fn payload(&self, direction: Direction) -> Result<Vec<Vec<u8>>> {
         self.reader.ask(move |reader| reader.eavesdropper.stretches(direction))
     }
 
-    /// The same with their places in the data stream.
+    /// Returns the same with the places in the data stream.
     pub fn stretches(&self, direction: Direction) -> Result<Vec<Stretch>> {
         self.reader.ask(move |reader| reader.eavesdropper.placed(direction))
     }
 
-    /// Has the eavesdropper look for every eight bytes in a row of `text` in all payload from now on, whether it is kept or not:
-    /// [`Heard::matches`]. Replaces a text watched before. Runs across two packets are not seen.
+    /// Makes the eavesdropper search all payload from now on for every eight consecutive bytes of `text`, whether it is kept or not:
+    /// [`Heard::matches`]. Replaces an earlier text. Runs across two packets are not seen.
     pub fn watch(&self, text: &[u8]) -> Result<()> {
         self.watch_for(Arc::new(Needles::of(text)))
     }
 
-    /// As [`Path::watch`], for a text that is long and watched on several paths: its runs are sorted once.
+    /// The same as [`Path::watch`], for a long text watched on several paths: its runs are sorted once.
     pub fn watch_for(&self, needles: Arc<Needles>) -> Result<()> {
         self.reader.ask(|reader| reader.watch(needles))
     }
 
-    /// Places in what the eavesdropper kept, both directions, at which eight bytes in a row of `text` begin.
+    /// Returns the places in the captured data, both directions, of eight consecutive bytes of `text`.
     pub fn matches(&self, text: &[u8]) -> Result<u64> {
         let needles = Needles::of(text);
         let mut found = 0;
@@ -221,22 +221,22 @@ impl Path {
         Ok(found)
     }
 
-    /// Lines of text that went by since the last call.
+    /// Returns the lines of text since the last call.
     pub fn lines(&self) -> Result<Vec<Line>> {
         self.reader.ask(|reader| reader.eavesdropper.take_lines())
     }
 
-    /// What arrived over time.
+    /// Returns the arrivals over time.
     pub fn series(&self) -> Result<Series> {
         self.ask(|emulator| emulator.series.clone())
     }
 
-    /// What the injector really put on the wire.
+    /// Returns the packets that the injector has put on the wire.
     pub fn injections(&self) -> Result<InjectionLog> {
         self.ask(|emulator| emulator.injector.log.clone())
     }
 
-    /// Writes the capture out, so that it can be read while the lab is up.
+    /// Flushes the capture, so that it can be read while the lab runs.
     pub fn flush(&self) -> Result<()> {
         self.reader.ask(Reader::flush)
     }
@@ -248,7 +248,7 @@ impl Path {
     ) -> Result<T> {
         let ended = || Error::PathEnded(self.name.clone());
         let (answer, answered) = sync_channel(1);
-        // It fails if we no longer listen, which does not happen.
+        // It fails if the receiver is gone, which does not happen.
         let task: Task = Box::new(move |emulator| drop(answer.send(question(emulator))));
         self.tasks.send(task).map_err(|_| ended())?;
         self.wake.write(1).map_err(|_| ended())?;

@@ -1,4 +1,4 @@
-//! Whether this user may have a lab here, and how to get one without being root.
+//! The permissions for a lab, and a way to have a lab without being root.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,10 +15,10 @@ pub(crate) const RUNTIME_VARIABLE: &str = "PLAIT_LAB_RUNTIME";
 /// In the environment of every process of an ordinary user's lab: the process that the lab belongs to.
 pub(crate) const OWNER_VARIABLE: &str = "PLAIT_LAB_OWNER";
 
-/// Whether a lab can be made by this process.
+/// Whether this process can create a lab.
 ///
 /// # Errors
-/// [`Error::Prerequisite`]: what is missing, and the line that helps.
+/// [`Error::Prerequisite`]: the missing prerequisite and its fix.
 pub fn check() -> Result<()> {
     if !geteuid().is_root() {
         return Err(Error::Prerequisite(
@@ -28,10 +28,10 @@ pub fn check() -> Result<()> {
     check_tun()
 }
 
-/// Whether TUN devices can be opened by this user.
+/// Whether this user can open TUN devices.
 ///
 /// # Errors
-/// [`Error::Prerequisite`]: what is missing, and the line that helps.
+/// [`Error::Prerequisite`]: the missing prerequisite and its fix.
 pub fn check_tun() -> Result<()> {
     plait_netns::tun::permitted().map_err(|error| {
         let remedy = match error.kind() {
@@ -50,11 +50,11 @@ pub fn is_ordinary_user() -> bool {
     !geteuid().is_root()
 }
 
-/// A command that runs `program` as root of new user, network and mount namespaces, with a `/run` of its own, so that an ordinary user
-/// can have a lab in it. What a killed one has left is ended first.
+/// Returns a command that runs `program` as root of new user, network and mount namespaces, with a `/run` of its own, so that an
+/// ordinary user can have a lab in it. Ends leftovers of a killed lab first.
 ///
 /// # Errors
-/// [`Error::Prerequisite`] if the kernel does not let this user make namespaces or open TUN devices.
+/// [`Error::Prerequisite`] if the kernel does not let this user create namespaces or open TUN devices.
 pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Result<Command> {
     check_tun()?;
     let allowed = Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]).output();
@@ -68,7 +68,7 @@ pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Result<Command> {
     }
     end_leftovers();
     let mut command = Command::new("unshare");
-    // Nothing here forks: the process keeps its number until it is `program`.
+    // No process forks here: the process keeps its number until it becomes `program`.
     command
         .args(["--user", "--map-root-user", "--net", "--mount", "--", "sh", "-c"])
         .arg(format!("mount -t tmpfs tmpfs /run && export {OWNER_VARIABLE}=$$ && exec \"$0\" \"$@\""))
@@ -85,7 +85,7 @@ pub(crate) fn end_leftovers() -> Vec<String> {
     let mut ended = Vec::new();
     for process in numbers {
         let Some(owner) = owner_of(process) else { continue };
-        // A number that was given to another process since is not in a lab.
+        // A number that now belongs to another process is not in a lab.
         if owner == process || owner_of(owner) == Some(owner) {
             continue;
         }

@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// How often a waiting loop looks again.
+/// Interval of a waiting loop.
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of standard error in messages.
 const LAST_LINES: usize = 4;
-/// What `plait` carries segments by in a lab, unless its command line says otherwise: attackers and captures here know TCP alone.
+/// The carrier of `plait` in a lab, unless its command line selects one: attackers and captures here decode TCP alone.
 pub(crate) const CARRIER: (&str, &str) = ("PLAIT_CARRIER", "tcp");
 
 /// A program in a namespace, the first of a process group of its own, with its output in files. Dropping it kills the group.
@@ -31,14 +31,14 @@ pub struct Program {
     status: Option<ExitStatus>,
 }
 
-/// Where standard input comes from, or standard output goes.
+/// The source of standard input, or the destination of standard output.
 #[derive(Debug)]
 pub enum End {
-    /// Nothing there, or the program's own file.
+    /// Empty, or the program's own file.
     Own,
-    /// A pipe, to be taken.
+    /// A pipe, to be taken by the caller.
     Pipe,
-    /// This.
+    /// This file.
     Given(Stdio),
 }
 
@@ -46,7 +46,7 @@ impl Program {
     /// Starts `command`; its standard error is `directory/NAME.err`, its standard output `directory/NAME.out` unless it goes elsewhere.
     ///
     /// # Errors
-    /// The files cannot be made, the program is missing, or the namespace gone.
+    /// The files cannot be created, the program is missing, or the namespace is gone.
     pub fn start(
         namespace: &Namespace,
         directory: &Path,
@@ -63,7 +63,7 @@ impl Program {
     /// The same in the namespace of the caller.
     ///
     /// # Errors
-    /// The files cannot be made, or the program is missing.
+    /// The files cannot be created, or the program is missing.
     pub fn start_here(
         directory: &Path,
         name: &str,
@@ -80,12 +80,12 @@ impl Program {
         Self { child, name: name.to_owned(), out, err, status: None }
     }
 
-    /// The name it was given.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process id, which is that of its group.
+    /// The process id, which is also the id of its group.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -115,7 +115,7 @@ impl Program {
     /// Whether it has ended.
     ///
     /// # Errors
-    /// Here and below only where the kernel does not say.
+    /// Here and below: the kernel does not return the state.
     pub fn has_ended(&mut self) -> Result<bool> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(Error::system(format!("wait for {}", self.name)))?;
@@ -123,15 +123,15 @@ impl Program {
         Ok(self.status.is_some())
     }
 
-    /// How it ended, if it has and was waited for.
+    /// Its exit status, if it has ended and was waited for.
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// Waits until its standard error contains `text`; the line with it.
+    /// Waits until its standard error contains `text`; returns that line.
     ///
     /// # Errors
-    /// It ended before, or did not say it in time.
+    /// It ended before, or did not write the text in time.
     pub fn wait_for_line(&mut self, text: &str, timeout: Duration) -> Result<String> {
         let file = self.err.clone();
         self.wait_for_line_in(&file, text, timeout)
@@ -140,7 +140,7 @@ impl Program {
     /// The same in its standard output, if that is a file of its own.
     ///
     /// # Errors
-    /// It ended before, or did not say it in time.
+    /// It ended before, or did not write the text in time.
     pub fn wait_for_output(&mut self, text: &str, timeout: Duration) -> Result<String> {
         let file = self.out.clone();
         self.wait_for_line_in(&file, text, timeout)
@@ -149,10 +149,10 @@ impl Program {
     fn wait_for_line_in(&mut self, file: &Path, text: &str, timeout: Duration) -> Result<String> {
         let until = Instant::now() + timeout;
         loop {
-            // Asked first: what it says with its last breath counts as well.
+            // Checked before the read: the last output counts as well.
             let has_ended = self.has_ended()?;
             let said = std::fs::read_to_string(file).unwrap_or_default();
-            // A line is whole when its end is there.
+            // A line is complete when its end is there.
             let mut lines = said.split_inclusive('\n').filter(|line| has_ended || line.ends_with('\n'));
             if let Some(line) = lines.find(|line| line.contains(text)) {
                 return Ok(line.trim_end().to_owned());
@@ -170,15 +170,15 @@ impl Program {
     /// Waits for its end.
     ///
     /// # Errors
-    /// It goes on.
+    /// It still runs.
     pub fn wait(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.wait_by(Instant::now() + timeout)
     }
 
-    /// The same until a moment.
+    /// The same with a deadline.
     ///
     /// # Errors
-    /// It goes on.
+    /// It still runs.
     pub fn wait_by(&mut self, until: Instant) -> Result<ExitStatus> {
         loop {
             self.has_ended()?;
@@ -192,10 +192,10 @@ impl Program {
         }
     }
 
-    /// Asks it to end, and waits until it has taken its devices and rules away.
+    /// Terminates it, and waits until it has removed its devices and rules.
     ///
     /// # Errors
-    /// It goes on.
+    /// It still runs.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM);
         self.wait(timeout)
@@ -204,7 +204,7 @@ impl Program {
     /// The last line of JSON on its standard output.
     ///
     /// # Errors
-    /// There is none, or it is another one.
+    /// There is none, or it has another form.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T> {
         let text = std::fs::read_to_string(&self.out)
             .map_err(Error::system(format!("read what {} wrote", self.name)))?;
@@ -217,7 +217,7 @@ impl Program {
         &self.out
     }
 
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub fn errors(&self) -> String {
         std::fs::read_to_string(&self.err).unwrap_or_default()
     }
@@ -266,7 +266,7 @@ impl Drop for Program {
     }
 }
 
-/// Connects the ends of a program that is yet to start: the files of its standard output and of its standard error.
+/// Connects standard input and output of a program before its start: the files of its standard output and of its standard error.
 fn prepare(
     command: &mut Command,
     directory: &Path,
@@ -291,10 +291,10 @@ fn prepare(
     Ok([out, err])
 }
 
-/// Asks again and again until `done` says yes.
+/// Polls until `done` returns true.
 ///
 /// # Errors
-/// It does not in time, or has an error of its own.
+/// It does not in time, or fails.
 pub fn wait_until<E: From<Error>>(
     what: &str,
     timeout: Duration,

@@ -16,16 +16,16 @@ use crate::flows::Position;
 use crate::packet::{Frame, wire_packets};
 use crate::{Direction, Error, Needles, Result};
 
-/// Bytes of one path that wait to be read at most: almost two seconds at 300 Mbit/s.
+/// Most bytes of one path in the queue: almost two seconds at 300 Mbit/s.
 const MAX_BACKLOG: usize = 64 << 20;
-/// What is kept of a packet beside its bytes, rounded up.
+/// Overhead of a queued packet beside its bytes, rounded up.
 const OVERHEAD: usize = 256;
 /// How much less of the processor a reader gets than the thread that carries packets (nice(1)).
 const NICENESS: i32 = 5;
 
-/// Something for the reader.
+/// A message for the reader.
 enum Item {
-    /// A packet or super-segment that a host sent; of which flow and where in it, if it is TCP.
+    /// A packet or super-segment that a host sent; with its flow and its place in it, if it is TCP.
     Heard { at: Duration, direction: Direction, place: Option<(u32, Position)>, frame: Frame },
     /// A packet that the injector put on the wire.
     Injected { at: Duration, packet: Vec<u8>, comment: String },
@@ -35,16 +35,16 @@ enum Item {
 
 type Question = Box<dyn FnOnce(&mut Reader) + Send>;
 
-/// What both threads know of each other.
+/// State shared by both threads.
 #[derive(Default)]
 struct Shared {
-    /// Bytes that wait to be read, [`OVERHEAD`] included.
+    /// Bytes in the queue, [`OVERHEAD`] included.
     backlog: AtomicUsize,
-    /// Whether the reader does anything with packets of a direction.
+    /// Whether the reader processes packets of a direction.
     is_reading: [AtomicBool; 2],
 }
 
-/// The packets' end of it.
+/// The end of the queue at the packets' thread.
 pub(crate) struct Tap {
     items: Sender<Item>,
     shared: Arc<Shared>,
@@ -52,7 +52,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A packet passes.
+    /// Notes a packet.
     pub(crate) fn pass(
         &mut self,
         at: Duration,
@@ -73,11 +73,11 @@ impl Tap {
             return;
         }
         let frame = Frame::new(frame.bytes().to_vec(), frame.bytes().len(), frame.vnet);
-        // A reader that has ended was told to.
+        // A reader that has ended was told to end.
         let _ = self.items.send(Item::Heard { at, direction, place, frame });
     }
 
-    /// The injector's own packet leaves the path.
+    /// Notes a packet of the injector that leaves the path.
     pub(crate) fn inject(&mut self, at: Duration, direction: Direction, packet: &[u8], comment: String) {
         if !self.shared.has_room_for(packet.len()) {
             self.passed[direction.index()].unread += packet.len() as u64;
@@ -86,7 +86,7 @@ impl Tap {
         let _ = self.items.send(Item::Injected { at, packet: packet.to_vec(), comment });
     }
 
-    /// What has passed in one direction, read or not.
+    /// Counters of one direction, of packets read or not.
     pub(crate) fn passed(&self, direction: Direction) -> Heard {
         self.passed[direction.index()].clone()
     }
@@ -97,10 +97,10 @@ impl Tap {
 }
 
 impl Shared {
-    /// Takes room for a packet, if there is any.
+    /// Reserves room for a packet, if there is any.
     fn has_room_for(&self, length: usize) -> bool {
         let size = length + OVERHEAD;
-        // One thread takes, another gives back: what is seen here may be too much, never too little.
+        // One thread reserves, another releases: the value read here may be too large, never too small.
         let has_room = self.backlog.load(Ordering::Relaxed) + size <= MAX_BACKLOG;
         if has_room {
             self.backlog.fetch_add(size, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl Shared {
     }
 }
 
-/// All that the reading thread owns.
+/// The state of the reading thread.
 pub(crate) struct Reader {
     pub(crate) eavesdropper: Eavesdropper,
     capture: Option<Capture>,
@@ -121,19 +121,19 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Has the eavesdropper look for a text.
+    /// Makes the eavesdropper search for a text.
     pub(crate) fn watch(&mut self, needles: Arc<Needles>) {
         self.eavesdropper.watch(needles);
         self.say_what_is_read();
     }
 
-    /// Begins anew: what was kept and found is forgotten, a text that is watched is not; the capture goes on.
+    /// Resets the captured data; a watched text stays; the capture continues.
     pub(crate) fn forget(&mut self) {
         self.eavesdropper.forget();
         self.say_what_is_read();
     }
 
-    /// Writes what the capture still holds back.
+    /// Flushes the capture.
     pub(crate) fn flush(&mut self) {
         if let Some(capture) = &mut self.capture
             && let Err(error) = capture.flush()
@@ -143,7 +143,7 @@ impl Reader {
     }
 
     fn run(mut self, items: &Receiver<Item>) {
-        // Without the right to it, or on a system that refuses, it reads as eagerly as packets are carried.
+        // Without the permission, or on a system that refuses, the reader has the same priority as the packets' thread.
         let _ = rustix::process::nice(NICENESS);
         while let Ok(item) = items.recv() {
             self.handle(item);
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// A capture that cannot be written ends; the path goes on.
+    /// A capture that cannot be written ends; the path continues.
     fn write(&mut self, at: Duration, interface: Interface, packet: &[u8], comment: Option<&str>) {
         let Some(capture) = &mut self.capture else { return };
         if let Err(error) = capture.write(at, interface, packet, comment) {
@@ -222,14 +222,14 @@ impl ReaderHandle {
         Ok((Self { items: Some(items), thread: Some(thread), path: path.to_owned() }, tap))
     }
 
-    /// Runs `question` on the reader's thread, behind what has passed so far.
+    /// Runs `question` on the reader's thread, after all earlier packets.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Reader) -> T + Send + 'static,
     ) -> Result<T> {
         let ended = || Error::PathEnded(self.path.clone());
         let (answer, answered) = sync_channel(1);
-        // It fails if we no longer listen, which does not happen.
+        // It fails if the receiver is gone, which does not happen.
         let question: Question = Box::new(move |reader| drop(answer.send(question(reader))));
         let items = self.items.as_ref().ok_or_else(ended)?;
         items.send(Item::Question(question)).map_err(|_| ended())?;

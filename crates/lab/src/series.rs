@@ -11,15 +11,15 @@ pub const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Intervals kept: over two hours.
 const MAX_INTERVALS: usize = 1 << 20;
-/// Numbers of one connection are not further apart than this.
+/// Largest difference between two numbers of one connection.
 const FAR: u64 = 1 << 32;
 /// Samples kept: a 64 GiB transfer in super-segments, 1.4 GB in single packets.
 const MAX_SAMPLES: usize = 1 << 20;
 
-/// What has arrived at the ends of a path, injected packets included.
+/// The arrivals at the ends of a path, injected packets included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
-    /// Bytes per [`INTERVAL`] towards the server, from the IP header upwards, since the lab came up.
+    /// Bytes per [`INTERVAL`] towards the server, from the IP header upwards, since the start of the lab.
     pub to_server: Vec<u64>,
     /// The same towards the client.
     pub to_client: Vec<u64>,
@@ -30,11 +30,11 @@ pub struct Series {
 /// One payload that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the lab came up.
+    /// Time since the start of the lab.
     pub at: Duration,
-    /// Where it went.
+    /// Its direction.
     pub direction: Direction,
-    /// Which TCP connection (subflow) of this path, counted from 1.
+    /// Number of the TCP connection (subflow) of this path, counted from 1.
     pub flow: u32,
     /// Data sequence number of its first byte, if a mapping for it has been seen in clear.
     pub dsn: Option<u64>,
@@ -85,8 +85,8 @@ impl Series {
 /// One payload that arrived: seconds since a beginning, path, place in the data stream (bytes).
 pub type Arrival = (f64, usize, u64);
 
-/// Where in the data stream what arrived at one end belongs, over time: of the connection that carried most, all paths together.
-/// Connections choose where they begin to number, so that their numbers are far apart.
+/// Returns the places in the data stream of the arrivals at one end, over time: of the connection that carried most, all paths
+/// together. Each connection chooses its first number, so that their numbers are far apart.
 pub fn arrivals(series: &[Series], direction: Direction, began: Duration) -> Vec<Arrival> {
     let mut connections: Vec<(u64, u64, Vec<Arrival>)> = Vec::new();
     for (path, series) in series.iter().enumerate() {

@@ -28,14 +28,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds a lab and starts carrying packets. Leftovers of crashed ones are removed first.
+    /// Builds a lab and starts carrying packets. Removes leftovers of crashed labs first.
     ///
     /// # Errors
-    /// The configuration is impossible, this user may not do it ([`Error::Prerequisite`] says what is missing), or the kernel refuses.
+    /// The configuration is invalid, this user lacks a prerequisite ([`Error::Prerequisite`] names it), or the kernel refuses.
     pub fn up(config: LabConfig) -> Result<Self> {
         privilege::check()?;
         if let Err(error) = sweep() {
-            // Another lab that comes up at the same time may have removed them first.
+            // Another lab that starts at the same time may have removed them first.
             tracing::warn!(%error, "leftovers of a crash may have stayed");
         }
         let Topology { client, server, devices } = Topology::build(&config)?;
@@ -96,10 +96,10 @@ impl Lab {
         topology::service_address()
     }
 
-    /// Has the kernel's Multipath TCP use all paths, from the client: for programs under `mptcpize run`.
+    /// Makes the kernel's Multipath TCP use all paths, from the client: for programs under `mptcpize run`.
     ///
     /// # Errors
-    /// The kernel has no Multipath TCP, or it has been told already.
+    /// The kernel has no Multipath TCP, or is already configured.
     pub fn enable_kernel_mptcp(&self) -> Result<()> {
         topology::enable_kernel_mptcp(&(&self.client, &self.server), self.paths.len())
     }
@@ -115,12 +115,12 @@ impl Lab {
         })
     }
 
-    /// Time since it came up: what series, lines and logs count in.
+    /// Time since the start of the lab: the time base of series, lines and logs.
     pub fn elapsed(&self) -> Duration {
         since_start(self.clock.now())
     }
 
-    /// What it was asked to be.
+    /// The configuration.
     pub fn config(&self) -> &LabConfig {
         &self.config
     }
@@ -133,8 +133,8 @@ impl Drop for Lab {
     }
 }
 
-/// Removes what crashed labs left behind: namespaces of processes that are gone, with the programs in them; for an ordinary user
-/// the programs, with which their namespaces go. Returns their names.
+/// Removes what crashed labs left behind: namespaces of ended processes, with the programs in them. For an ordinary user it removes
+/// the programs, and their namespaces go with them. Returns their names.
 ///
 /// # Errors
 /// A namespace cannot be removed.
@@ -163,7 +163,7 @@ fn start_path(
         clock,
         devices,
         links: [path.to_server.link(), path.to_client.link()],
-        // Each path has chances of its own.
+        // Each path has a random generator of its own.
         seed: config.seed.wrapping_mul(1_000_003).wrapping_add(index as u64),
         tap,
         all_dead_until,

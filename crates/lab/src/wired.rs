@@ -31,7 +31,7 @@ pub struct Wire {
     pub addresses: Vec<[Cidr; 2]>,
 }
 
-/// Two hosts and the wires between them, and nothing else: no routes but those of the addresses. All gone on drop.
+/// Two hosts and the wires between them, without routes except those of the addresses. Dropping it removes all.
 #[derive(Debug)]
 pub struct Pair {
     /// One end.
@@ -46,12 +46,12 @@ impl Pair {
     /// Two namespaces with `label` in their names.
     ///
     /// # Errors
-    /// This user may not, or the kernel refuses.
+    /// The user lacks the permission, or the kernel refuses.
     pub fn new(label: &str) -> Result<Self> {
         Ok(Self { client: host(label)?, server: host(label)?, wires: Vec::new() })
     }
 
-    /// Lays another wire.
+    /// Adds another wire.
     ///
     /// # Errors
     /// There is such a device, or such an address.
@@ -115,12 +115,12 @@ impl Family {
     }
 }
 
-/// How the hosts are joined.
+/// The topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Through a router per path.
     Routed,
-    /// Two veth pairs and nothing between.
+    /// Two veth pairs, directly.
     Direct,
     /// Through one router: the client has two networks, and the server one, with a wire that both paths share.
     Shared,
@@ -129,7 +129,7 @@ pub enum Shape {
 /// The numbers of the paths.
 pub const PATHS: RangeInclusive<u8> = 1..=2;
 
-/// The two hosts and what is between them; all gone on drop.
+/// The two hosts and the network between them; dropping it removes all.
 #[derive(Debug)]
 pub struct Testbed {
     /// The active host.
@@ -146,7 +146,7 @@ impl Testbed {
     /// Joins two hosts by two paths.
     ///
     /// # Errors
-    /// This user may not, or the kernel refuses. So it is below.
+    /// The user lacks the permission, or the kernel refuses; the same below.
     pub fn new(shape: Shape) -> Result<Self> {
         let (client, server) = (host("client")?, host("server")?);
         let mut bed = Self { client, server, routers: Vec::new(), shape, towards: Vec::new() };
@@ -180,7 +180,7 @@ impl Testbed {
             )?;
             let back = Target::Network(family.network(1, path));
             self.server.add_route(&Route::to(back).via(gateway).device(&device))?;
-            // The server's other address and the client's, whichever the packet is for, are behind the same neighbours.
+            // Packets to the other address of the server, and of the client, use the same neighbours.
             for other in PATHS.filter(|&other| other != path && self.shape == Shape::Routed) {
                 for (side, end) in [(1, "c"), (2, "s")] {
                     let to = Target::Network(family.network(side, other));
@@ -223,7 +223,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// By source to the path of the source; the first path is the default one.
+    /// Routes by source to the path of the source; the first path is the default one.
     fn route_client(&self, family: Family, path: u8) -> Result<()> {
         let (gateway, name, table) = (family.address(1, path, 1), device(path), 100 + u32::from(path));
         let default = Route::to(family.default()).via(gateway).device(&name);
@@ -309,13 +309,13 @@ fn host(label: &str) -> Result<Namespace> {
         ("net.ipv6.conf.default.keep_addr_on_down", "1"),
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
-        // Each scenario shows its own network, not what the one before has taught.
+        // Each scenario measures its own network, not metrics cached by the one before.
         ("net.ipv4.tcp_no_metrics_save", "1"),
     ] {
         namespace.set_sysctl(name, value)?;
     }
-    // Fills queues like plait's default. A kernel may have been set to BBR, which gives way to the queue in the other
-    // direction: the figures would say something about that. CUBIC may be kept from namespaces, Reno never is.
+    // Fills queues like plait's default. A kernel may be configured to BBR, which gives way to the queue in the other direction and would
+    // distort the figures. CUBIC may be unavailable in namespaces, Reno never is.
     let set = |name| namespace.set_sysctl("net.ipv4.tcp_congestion_control", name);
     set("cubic").or_else(|_| set("reno"))?;
     Ok(namespace)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::{Conditions, Error, PathClass, PathConfig, Result};
 
-/// What a condition is called, how it is written, and what it means: for errors and help.
+/// The name of a condition, its syntax, and its meaning: for errors and help.
 pub const CONDITIONS: [(&str, &str); 11] = [
     ("rate", "bits per second as 50mbit, 300kbit, 1gbit or off"),
     ("delay", "one way, as 20ms, 1.5s or 500us"),
@@ -24,16 +24,17 @@ pub const CONDITIONS: [(&str, &str); 11] = [
     ("mtu", "longest packet in bytes, 1280 to 65521; only when the lab comes up"),
 ];
 
-/// How many of [`CONDITIONS`] may be given by their place alone.
+/// Number of [`CONDITIONS`] that may be given by their place alone.
 const BY_PLACE: usize = 5;
-/// Longest delay: what is beyond is a typing error, and would fill the memory.
+/// Longest delay: a longer one is a typing error, and would fill the memory.
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl PathConfig {
-    /// A path in words, `NAME=RATE,DELAY[,LOSS,JITTER,QUEUE][,CONDITION=VALUE...][,trusted|untrusted]`; what is not said is perfect.
+    /// A path in words, `NAME=RATE,DELAY[,LOSS,JITTER,QUEUE][,CONDITION=VALUE...][,trusted|untrusted]`; conditions without a word
+    /// are perfect.
     ///
     /// # Errors
-    /// The word that is not understood, and what may stand there.
+    /// The invalid word, and the valid ones.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, words) = text.split_once('=').ok_or_else(|| {
             Error::Config(format!(
@@ -57,10 +58,10 @@ impl PathConfig {
         Ok(Self::new(name.trim(), class.unwrap_or(PathClass::Untrusted), conditions))
     }
 
-    /// Paths in a file: one per line as [`PathConfig::parse`] has it; what stands behind `#` is not looked at.
+    /// Paths in a file: one per line as [`PathConfig::parse`] reads it; `#` starts a comment.
     ///
     /// # Errors
-    /// The line, and what is wrong with it.
+    /// The line, and its error.
     pub fn parse_file(text: &str) -> Result<Vec<Self>> {
         let lines = text
             .lines()
@@ -74,10 +75,10 @@ impl PathConfig {
 }
 
 impl Conditions {
-    /// Changes what the words say, and leaves the rest as it is: `loss=2%`, `delay=80ms`; the queue stays in bytes.
+    /// Changes the named conditions, and leaves the others: `loss=2%`, `delay=80ms`; the queue stays in bytes.
     ///
     /// # Errors
-    /// The word that is not understood, and what may stand there; then nothing is changed.
+    /// The invalid word, and the valid ones; then nothing is changed.
     pub fn change<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let words: Vec<&str> = words.into_iter().flat_map(|word| word.split(',')).collect();
         let mut changed = self.clone();
@@ -96,7 +97,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Reads words; says which conditions they were about.
+    /// Parses words; returns the conditions that they name.
     fn read(&mut self, words: &[&str]) -> Result<Vec<&'static str>> {
         let mut said = Vec::new();
         for (place, word) in words.iter().enumerate() {
@@ -148,13 +149,13 @@ impl Conditions {
         Some(())
     }
 
-    /// One bandwidth-delay product of the round trip, 64 KiB at least; no limit where the rate has none.
+    /// One bandwidth-delay product of the round trip, at least 64 KiB; no limit without a rate.
     fn usual_queue(&self) -> Option<u64> {
         let round_trip = 2.0 * (self.delay + self.jitter).as_secs_f64();
         self.rate.map(|rate| ((rate as f64 / 8.0 * round_trip) as u64).max(65_536))
     }
 
-    /// In words, what is not perfect of it: as [`PathConfig::parse`] reads it.
+    /// The imperfect conditions in words, as [`PathConfig::parse`] reads them.
     pub fn words(&self) -> String {
         let rate = match self.rate {
             Some(rate) if rate % 1_000_000 == 0 => format!("{}mbit", rate / 1_000_000),
@@ -194,7 +195,7 @@ fn or_off<T>(value: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>>
     if value == "off" { Some(None) } else { read(value).map(Some) }
 }
 
-/// A number with one of these units, the longest name first; `None` if it is none, or below zero.
+/// A number with one of these units, the longest name first; `None` if it is invalid or negative.
 fn with_unit(value: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (unit, factor) = units.iter().find(|(unit, _)| value.ends_with(unit))?;
     let number: f64 = value[..value.len() - unit.len()].trim().parse().ok()?;
@@ -214,7 +215,7 @@ fn rate(value: &str) -> Option<u64> {
             ("bit", 1.0),
         ],
     )?;
-    // Below a packet in a minute, and beyond what a number of nanoseconds per bit tells apart, it is a typing error.
+    // Less than a packet per minute, or more than the resolution of nanoseconds per bit, is a typing error.
     (1000.0..=1e12).contains(&rate).then_some(rate as u64)
 }
 
@@ -313,7 +314,7 @@ mod tests {
     fn a_file_has_a_path_per_line_and_an_error_names_the_line() {
         let file = "# two ways home\n\ndsl = 50mbit,10ms,trusted\nlte=30mbit,40ms,1% # in the evening\n";
         let error = PathConfig::parse_file(file).map(|paths| paths.len());
-        // A name with a blank is refused when the lab comes up, with the rule for names.
+        // The start of the lab refuses a name with a blank, with the rule for names.
         assert_eq!(error.expect("two paths"), 2);
         let wrong = PathConfig::parse_file("a=50mbit,1ms\n\nb=50mbit,1ms,5ms\n").expect_err("no loss");
         assert!(wrong.to_string().starts_with("line 3: path b: `5ms` is no loss"), "{wrong}");
