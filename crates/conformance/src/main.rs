@@ -37,9 +37,9 @@ enum Group {
     /// Two plait programs under attack.
     #[command(subcommand)]
     Attacks(Attacks),
-    /// Measure what plait takes beside the kernel's TCP (as root); ends with 1 if that is not its share.
+    /// Measure plait's share of a path beside the kernel's TCP (as root); ends with 1 if the share is wrong.
     Fairness(fairness::Options),
-    /// Measure what plait carries over unlike paths beside the kernel's Multipath TCP (as root); ends with 1 if it is less than its goals.
+    /// Measure plait's throughput over unlike paths beside the kernel's Multipath TCP (as root); ends with 1 if it misses its goals.
     Pairs(pairs::Options),
     /// A kernel-side program of a scenario, in the namespace it is started in.
     #[command(subcommand)]

@@ -15,21 +15,21 @@ use crate::attacks::exchange::{self, Load};
 use crate::attacks::fixture::{Fixture, Listening, Side};
 use crate::attacks::peer;
 
-/// How long nothing may arrive before a transfer is given up.
+/// Time without an arrival after which a transfer is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Goals: in parts of what the kernel carries, of what `plait` carries over the better path alone, and, where both paths are alike, of what it would
-/// carry over each of them alone. The kernel encrypts nothing: tags and records take 1.2 % of a path, and figures of two runs differ by 1 %.
+/// Goals: as fractions of the kernel's throughput, of `plait`'s over the better path alone, and, if both paths are alike, of its sum over
+/// each of them alone. The kernel encrypts nothing: tags and records take 1.2 % of a path, and figures of two runs differ by 1 %.
 const OF_THE_KERNEL: f64 = 0.97;
 const OF_THE_BETTER: f64 = 0.97;
 const OF_THE_SUM: f64 = 0.93;
 
-/// What to measure and how.
+/// The selection of measurements.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only pairs whose name contains this; may be repeated.
+    /// Only pairs with this in their name; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Runs of each pair and system, in turn; their median counts.
+    /// Runs of each pair and system, in turn; the median is reported.
     #[arg(long, default_value = "3")]
     runs: NonZeroU32,
     /// Bytes from the client to the server.
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     plait: PathBuf,
 }
 
-/// One path, the same both ways.
+/// One path, the same in both directions.
 #[derive(Clone, Copy)]
 struct Line {
     /// Mbit/s.
@@ -52,7 +52,7 @@ struct Line {
     round_trip: u64,
     /// In bandwidth-delay products.
     queue: f64,
-    /// Parts of all packets.
+    /// Fraction of all packets.
     loss: f64,
     /// Milliseconds, one way.
     jitter: u64,
@@ -74,7 +74,7 @@ impl Line {
     fn conditions(self) -> Conditions {
         let product = (self.rate * 1_000_000 / 8 * self.round_trip / 1000) as f64;
         Conditions {
-            // Two packets, and a train of the kernel's, always find room.
+            // Room for two packets, and for a train of the kernel's, at least.
             queue: Some(((product * self.queue) as u64).max(16_384)),
             loss: self.loss,
             jitter: Duration::from_millis(self.jitter),
@@ -111,7 +111,7 @@ const PAIRS: [Pair; 15] = [
     [Line::new(50, 200), Line::new(50, 20)],
     [Line::new(100, 20).queue(0.25), Line::new(50, 40).queue(0.25)],
     [Line::new(20, 40).queue(10.0), Line::new(100, 20).rough(0.001, 0)],
-    // Losses by chance: two lines, two LTE, LTE and Starlink, delays that vary.
+    // Random losses: two lines, two LTE, LTE and Starlink, delays that vary.
     [Line::new(50, 20).rough(0.005, 0), Line::new(50, 20).rough(0.005, 0)],
     [Line::new(50, 20).rough(0.02, 0), Line::new(50, 20).rough(0.02, 0)],
     [Line::new(30, 50).rough(0.005, 10), Line::new(20, 60).rough(0.005, 10)],
@@ -123,7 +123,7 @@ fn name(pair: &Pair) -> String {
     format!("{} + {}", pair[0].name(), pair[1].name())
 }
 
-/// The better path alone: the faster one, of two that are as fast the one with the shorter round trip.
+/// The better path alone: the faster one; of two equally fast ones, the one with the shorter round trip.
 fn better(pair: &Pair) -> &'static str {
     let worth = |line: Line| (line.rate, core::cmp::Reverse(line.round_trip));
     if worth(pair[0]) >= worth(pair[1]) { "a" } else { "b" }
@@ -140,7 +140,7 @@ enum System {
     Plait(&'static str),
 }
 
-/// What is measured of a pair: over both paths, or over the better one alone.
+/// The paths of a measurement: both paths, or the better one alone.
 const MEASURED: [(System, bool); 5] = [
     (System::Kernel, true),
     (System::Plait("plain"), true),
@@ -149,7 +149,7 @@ const MEASURED: [(System, bool); 5] = [
     (System::Plait("sealed"), false),
 ];
 
-/// Measures what was asked for; false if a pair misses a goal.
+/// Runs the selected measurements; returns false if a pair misses a goal.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = crate::runner::prepare_directory(None)?;
     let plait = crate::runner::binary(&options.plait)?;
@@ -241,7 +241,7 @@ fn start(
     }
 }
 
-/// Prints a line; whether it meets the goals.
+/// Prints a line; returns whether it meets the goals.
 fn print_row(pair: &Pair, [kernel, plain, plain_alone, sealed, sealed_alone]: [f64; MEASURED.len()]) -> bool {
     let mut missed = Vec::new();
     for (name, both, alone) in [("plain", plain, plain_alone), ("sealed", sealed, sealed_alone)] {

@@ -9,17 +9,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
-/// What to run and how.
+/// The selection of cases and their settings.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only cases whose name contains this; may be repeated.
+    /// Only cases with this in their name; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Not those whose name contains this; may be repeated.
+    /// No cases with this in their name; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
-    /// For CI, where other work may share the machine: smaller transfers; nothing is judged by time or speed, and what depends on
-    /// them is left out unless --only names it.
+    /// For CI, where other work may share the machine: smaller transfers, and no verdict by time or speed. Cases that depend on them are
+    /// left out unless --only names them.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Bytes of a full transfer, each way [default: 256 MiB, with --quick much less].
@@ -28,11 +28,11 @@ pub(crate) struct Options {
     /// The binary under test.
     #[arg(long, default_value = "target/release/plait")]
     plait: PathBuf,
-    /// Runs all of them so many times; a case that failed once has failed.
+    /// Runs all cases this many times; a case that failed once has failed.
     #[arg(long, value_name = "TIMES", default_value = "1")]
     repeat: NonZeroU32,
-    /// So many at a time. Those that mostly wait take less time so; what is judged by times wants the machine for itself. What fails beside
-    /// others is run again alone, and that counts.
+    /// Number of concurrent cases. Cases that mostly wait take less time this way; cases judged by times need the machine alone. A case
+    /// that fails beside others is run again alone, and that result counts.
     #[arg(long, value_name = "CASES", default_value = "1")]
     jobs: NonZeroU32,
     /// Keeps the programs' output, and captures, of cases that fail.
@@ -54,17 +54,17 @@ impl Options {
         binary(&self.plait)
     }
 
-    /// Whether the output of cases that fail is kept.
+    /// Whether the output of failed cases is kept.
     pub(crate) fn keeps(&self) -> bool {
         self.keep.is_some()
     }
 
-    /// What was said about the size, if anything.
+    /// The option about the size, if it is given.
     pub(crate) fn size_given(&self) -> Option<u64> {
         self.size
     }
 
-    /// Whether --only and --skip leave something that is called so.
+    /// Whether --only and --skip select this name.
     pub(crate) fn names(&self, name: &str) -> bool {
         let fits = |patterns: &[String]| patterns.iter().any(|pattern| name.contains(pattern.as_str()));
         (self.only.is_empty() || fits(&self.only)) && !fits(&self.skip)
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// The binary under test, from wherever it is asked for later.
+/// The absolute path of the binary under test.
 pub(crate) fn binary(plait: &Path) -> Result<PathBuf> {
     plait.canonicalize().with_context(|| {
         format!(
@@ -85,28 +85,28 @@ pub(crate) fn binary(plait: &Path) -> Result<PathBuf> {
     })
 }
 
-/// One thing to show.
+/// One case.
 pub(crate) struct Case<'a> {
-    /// Its line, and what patterns are looked for in.
+    /// Its name, which patterns are matched with.
     pub(crate) name: String,
-    /// Where it is in the table.
+    /// Its place in the table.
     pub(crate) row: String,
     pub(crate) column: String,
-    /// Whether it is one of those that `--quick` runs.
+    /// Whether `--quick` runs it.
     pub(crate) is_quick: bool,
     pub(crate) run: Box<Run<'a>>,
 }
 
-/// What a case does, with a directory of its own for the output of its programs.
+/// The work of a case, with a directory of its own for the output of its programs.
 pub(crate) type Run<'a> = dyn Fn(&Path) -> Result<Verdict> + Send + Sync + 'a;
 
-/// How a case ended, if not with an error.
+/// The end of a case without an error.
 pub(crate) enum Verdict {
-    /// It holds; the text is the evidence.
+    /// It passes; the text is the evidence.
     Passed(String),
-    /// What another system did, which is not judged.
+    /// The behaviour of another system, without a verdict.
     Recorded(String),
-    /// It says nothing here (most often: a feature the kernel itself does not have, in a baseline).
+    /// It does not apply (most often: the kernel itself lacks the feature, in a baseline).
     NotApplicable(&'static str),
 }
 
@@ -129,7 +129,7 @@ impl Class {
     }
 }
 
-/// What may be there before a run: root, and nothing that an earlier one left.
+/// Checks the state before a run: root, and no leftovers of an earlier run.
 pub(crate) fn prepare(options: &Options) -> Result<PathBuf> {
     prepare_directory(options.keep.clone())
 }
@@ -146,7 +146,7 @@ pub(crate) fn prepare_directory(keep: Option<PathBuf>) -> Result<PathBuf> {
     Ok(keep.unwrap_or(usual))
 }
 
-/// Runs what was asked for; false if a case failed.
+/// Runs the selected cases; returns false if a case failed.
 pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     let root = prepare(options)?;
     let (mut results, mut failures, mut disturbed) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
     Ok(of(Class::Failed) == 0)
 }
 
-/// Does something with each, so many at a time; the results in the order of the items.
+/// Runs `work` on each item, this many at a time; the results are in the order of the items.
 fn several<T: Sync, R: Send>(jobs: NonZeroU32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take_turns = || {
@@ -213,7 +213,7 @@ fn several<T: Sync, R: Send>(jobs: NonZeroU32, items: &[T], work: impl Fn(&T) ->
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs one case and prints its line; how it ended, and the evidence or the cause.
+/// Runs one case and prints its line; returns its end, and the evidence or the cause.
 fn one(case: &Case<'_>, root: &Path, keep: bool) -> Result<(Class, String)> {
     let directory = root.join(case.name.replace(['/', ' '], "-"));
     std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
@@ -236,7 +236,7 @@ fn print_table(results: &[(String, String, Class)]) {
     let columns: BTreeSet<&str> = results.iter().map(|(_, column, _)| column.as_str()).collect();
     let mut cells: BTreeMap<(&str, &str), Class> = BTreeMap::new();
     for (row, column, class) in results {
-        // One failure among many rounds stays.
+        // One failure among many rounds counts.
         let cell = cells.entry((row, column)).or_insert(*class);
         if *cell != Class::Failed {
             *cell = *class;

@@ -1,4 +1,4 @@
-//! The register of cases, and what one is given when it runs.
+//! The register of cases, and the context of a running one.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ pub(crate) use crate::runner::Verdict;
 pub(crate) struct Case {
     /// `GROUP/NAME`.
     pub(crate) name: String,
-    /// What it shows, in one line.
+    /// Its purpose, in one line.
     pub(crate) about: &'static str,
-    /// Whether it is one of those for CI: short, and the same on a busy machine.
+    /// Whether it is a case for CI: short, and the same on a busy machine.
     pub(crate) is_quick: bool,
-    /// One of its programs is the kernel's, which speaks TCP alone.
+    /// One of its programs is the kernel's, which supports TCP alone.
     pub(crate) needs_tcp: bool,
     /// The case.
     pub(crate) run: Box<Run>,
 }
 
-/// What a case does.
+/// The work of a case.
 type Run = dyn Fn(&Context<'_>) -> Result<Verdict> + Send + Sync;
 
 impl Case {
@@ -35,17 +35,17 @@ impl Case {
         Self { name: name.into(), about, is_quick: false, needs_tcp: false, run: Box::new(run) }
     }
 
-    /// One in which the kernel takes part, if `condition` says so.
+    /// Makes the kernel one of its programs, if `condition` is true.
     pub(crate) fn with_kernel_if(self, condition: bool) -> Self {
         Self { needs_tcp: condition, ..self }
     }
 
-    /// One for CI.
+    /// Makes it a case for CI.
     pub(crate) fn quick(self) -> Self {
         Self { is_quick: true, ..self }
     }
 
-    /// One for CI if `condition` says so.
+    /// Makes it a case for CI if `condition` is true.
     pub(crate) fn quick_if(self, condition: bool) -> Self {
         Self { is_quick: condition, ..self }
     }
@@ -77,22 +77,22 @@ pub(crate) fn all() -> Vec<Case> {
     .collect()
 }
 
-/// The same for all cases of a run.
+/// The settings of all cases of a run.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// The binary under attack.
     pub(crate) plait: PathBuf,
     /// Bytes of a full transfer, each way.
     pub(crate) size: u64,
-    /// Whether a case fails that takes longer than is promised; a machine that does other work is no judge of that.
+    /// Whether a case fails if it takes longer than promised; a busy machine cannot judge that.
     pub(crate) judges_times: bool,
-    /// What the client connects over.
+    /// The address family between client and server.
     pub(crate) family: Family,
-    /// What carries the segments.
+    /// The carrier of the segments.
     pub(crate) carrier: Carrier,
 }
 
-/// What carries the segments of both programs.
+/// The carrier of both programs.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Carrier {
     Tcp,
@@ -134,9 +134,9 @@ impl Family {
     }
 }
 
-/// What a case is given.
+/// The context of a case.
 pub(crate) struct Context<'a> {
     pub(crate) settings: &'a Settings,
-    /// Where its programs leave their output; empty, and removed after it.
+    /// The directory of its programs' output; empty, and removed after it.
     pub(crate) directory: &'a Path,
 }

@@ -39,7 +39,7 @@ fn rust_text(path: &Path) -> String {
     }
 }
 
-/// Why a `cargo test` line names nothing that would run.
+/// The reason that a `cargo test` line names no existing test.
 fn test_is_missing(words: &[String]) -> Option<&'static str> {
     let Some(package) = behind(words, "-p") else { return Some("no package") };
     let folder = root().join("crates").join(package.strip_prefix("plait-").unwrap_or(package));
@@ -71,7 +71,7 @@ fn test_is_missing(words: &[String]) -> Option<&'static str> {
     }
 }
 
-/// Why a `scripts/attacks` line names nothing that would run.
+/// The reason that a `scripts/attacks` line names no existing case.
 fn attack_is_missing(words: &[String]) -> Option<&'static str> {
     let names: Vec<String> = all().into_iter().map(|case| case.name).collect();
     let is_there = |part: &str| names.iter().any(|name| name.contains(part));

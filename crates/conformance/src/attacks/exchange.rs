@@ -1,4 +1,4 @@
-//! A known stream each way, and what arrives of it.
+//! A known stream each way, and the received part of it.
 
 use std::io::{Read, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -16,15 +16,15 @@ use plait_lab::{Direction, Program};
 const CHUNK: usize = 1 << 16;
 /// Shortest gap between arrivals that is noted.
 pub(crate) const NOTED: Duration = Duration::from_millis(1);
-/// How often a waiting loop looks again.
+/// Interval of a waiting loop.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A stream that can be made again from any place on.
+/// A stream that can be generated again from any offset.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// Bytes without any order; the number makes another stream.
+    /// Random bytes; another number makes another stream.
     Noise(u64),
-    /// A text, again and again.
+    /// A repeated text.
     Text(Arc<[u8]>),
 }
 
@@ -74,14 +74,14 @@ fn mixed(number: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// What is sent each way.
+/// The streams of both directions.
 #[derive(Clone)]
 pub(crate) struct Load {
     pub(crate) up: Source,
     pub(crate) down: Source,
     /// Bytes up, and bytes down.
     pub(crate) sizes: [u64; 2],
-    /// What goes down beyond so many bytes waits until it is let go.
+    /// Bytes down beyond this number wait for a release.
     pub(crate) holds_down_at: Option<u64>,
 }
 
@@ -97,18 +97,18 @@ impl Load {
     }
 }
 
-/// What arrived in one direction.
+/// The received bytes of one direction.
 pub(crate) struct Arrived {
     pub(crate) bytes: u64,
-    /// Place of the first byte that is not the one that was sent.
+    /// Offset of the first wrong byte.
     pub(crate) first_wrong: Option<u64>,
-    /// Whether the SHA-256 of all that arrived is that of all that was sent.
+    /// Whether the SHA-256 of all received bytes is that of all sent bytes.
     pub(crate) is_equal: bool,
-    /// When the first byte was read: on the clock of captures.
+    /// Time of the first byte read, on the clock of captures.
     pub(crate) first_at: Option<SystemTime>,
-    /// Longest time between two arrivals at the program that reads.
+    /// Longest time between two reads.
     pub(crate) longest_gap: Duration,
-    /// When something was read, and how long nothing had come before; only what waited for [`NOTED`] or longer.
+    /// Times of reads, and the gaps before them; only gaps of [`NOTED`] or longer.
     pub(crate) gaps: Vec<(Instant, Duration)>,
     /// When the last byte was read.
     pub(crate) last_at: Option<Instant>,
@@ -116,7 +116,7 @@ pub(crate) struct Arrived {
     pub(crate) lasted: Duration,
 }
 
-/// How a program ended.
+/// The end of a program.
 pub(crate) struct Ending {
     /// Its exit code; `None`: it was killed, by us or by a signal.
     pub(crate) code: Option<i32>,
@@ -131,7 +131,7 @@ impl Ending {
     }
 }
 
-/// A transfer both ways that is over.
+/// A finished transfer both ways.
 pub(crate) struct Exchange {
     /// At the server.
     pub(crate) up: Arrived,
@@ -143,11 +143,11 @@ pub(crate) struct Exchange {
     pub(crate) time: Duration,
     /// When both programs had ended.
     pub(crate) ended_at: Instant,
-    /// The programs had to be killed: nothing moved any more and they did not end.
+    /// The programs had to be killed: no byte moved any more and they did not end.
     pub(crate) hung: bool,
 }
 
-/// A transfer both ways that goes on. Arrays are indexed by [`Direction::index`].
+/// A running transfer both ways. Arrays are indexed by [`Direction::index`].
 pub(crate) struct Running {
     began: Instant,
     moved: [Arc<AtomicU64>; 2],
@@ -155,12 +155,12 @@ pub(crate) struct Running {
     readers: [JoinHandle<Arrived>; 2],
 }
 
-/// Starts to feed both programs and to read what they give.
+/// Starts to feed both programs and to read their output.
 pub(crate) fn start(client: &mut Program, server: &mut Program, load: &Load) -> Result<Running> {
     start_held(client, server, load, [u64::MAX, load.holds_down_at.unwrap_or(u64::MAX)])
 }
 
-/// The same, but what goes beyond so many bytes, up and down, waits for [`Running::allow`].
+/// The same, but bytes beyond these numbers, up and down, wait for [`Running::allow`].
 pub(crate) fn start_held(
     client: &mut Program,
     server: &mut Program,
@@ -196,17 +196,17 @@ impl Running {
         self.moved[direction.index()].load(Ordering::Relaxed)
     }
 
-    /// Lets so many more bytes of a stream go that is held back.
+    /// Releases this many more bytes of a stream.
     pub(crate) fn allow(&self, direction: Direction, bytes: u64) {
         self.until[direction.index()].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was held back of either stream goes on.
+    /// Releases both streams.
     pub(crate) fn let_go(&self) {
         self.until.iter().for_each(|until| until.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// Waits until so much has arrived.
+    /// Waits until this many bytes have arrived.
     pub(crate) fn wait_for(&self, bytes: u64, timeout: Duration) -> Result<()> {
         let until = Instant::now() + timeout;
         while self.moved() < bytes {
@@ -218,7 +218,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until both programs have ended; kills them when nothing has moved for `timeout`.
+    /// Waits until both programs have ended; kills them after `timeout` without a move.
     pub(crate) fn finish(
         self,
         client: &mut Program,
@@ -228,7 +228,7 @@ impl Running {
         self.finish_within(client, server, timeout, Duration::MAX)
     }
 
-    /// The same, and kills them when all of it takes longer than `limit`.
+    /// The same, and kills them if all of it takes longer than `limit`.
     pub(crate) fn finish_within(
         self,
         client: &mut Program,
@@ -268,7 +268,7 @@ impl Running {
     }
 }
 
-/// Writes the stream, up to `until` until that is more, and then the end of the file. A program that takes no more is seen by how it ends.
+/// Writes the stream, up to `until` until that grows, and then the end of the file. A program that accepts no more is detected by its end.
 pub(crate) fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<AtomicU64>) {
     std::thread::spawn(move || {
         let (mut room, mut at) = (vec![0; CHUNK], 0);
@@ -288,7 +288,7 @@ pub(crate) fn feed(mut into: ChildStdin, source: Source, size: u64, until: Arc<A
     });
 }
 
-/// Reads a stream to its end on a thread of its own; `moved` counts what arrives of it.
+/// Reads a stream to its end on a thread of its own; `moved` counts the bytes.
 pub(crate) fn read(
     mut from: ChildStdout,
     source: Source,
@@ -321,7 +321,7 @@ pub(crate) fn read(
             bytes += count as u64;
             moved.fetch_add(count as u64, Ordering::Relaxed);
         }
-        // More than was sent is wrong from there on.
+        // Bytes beyond the sent ones are wrong from there on.
         let first_wrong = first_wrong.or((bytes > size).then_some(size));
         let is_equal = <[u8; 32]>::from(hash.finalize()) == source.digest(size);
         let lasted = first.zip(last).map_or(Duration::ZERO, |(first, last)| last - first);

@@ -11,22 +11,22 @@ use serde_json::Value;
 
 use crate::attacks::case::Context;
 
-/// The port that `plait listen` has.
+/// The port of `plait listen`.
 pub(crate) const PORT: u16 = 5000;
-/// How long a program may take until it listens, on a busy machine.
+/// Time limit until a program listens, on a busy machine.
 pub(crate) const START: Duration = Duration::from_secs(20);
 /// Rate of each path and direction: fast enough for large transfers, slow enough that the programs wait for the paths.
 const MEGABITS: u64 = 300;
 /// One way.
 const DELAY_MS: u64 = 5;
 
-/// A lab with two paths, `a` and `b`, and the place for what its programs write.
+/// A lab with two paths, `a` and `b`, and the directory for the output of its programs.
 pub(crate) struct Fixture<'a> {
     context: &'a Context<'a>,
     pub(crate) lab: Lab,
 }
 
-/// What a fixture does besides carrying packets.
+/// The task of the eavesdroppers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listening {
     /// Counts.
@@ -37,7 +37,7 @@ pub(crate) enum Listening {
     Capture,
 }
 
-/// Which end of a connection.
+/// An end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Client,
@@ -165,12 +165,12 @@ impl<'a> Fixture<'a> {
         Ok(command)
     }
 
-    /// Where the client is asked about its paths, if it was started with this as `--control`.
+    /// The socket for queries about the client's paths, if it was started with this as `--control`.
     pub(crate) fn control(&self) -> PathBuf {
         self.file("control")
     }
 
-    /// Lets the client use a path differently from now on, as with `plait path`.
+    /// Changes the client's use of a path, as with `plait path`.
     pub(crate) fn change_path(&self, change: &str) -> Result<()> {
         let mut command = Command::new(&self.context.settings.plait);
         let output = command.arg("path").arg("--control").arg(self.control()).arg(change).output()?;
@@ -184,7 +184,7 @@ impl<'a> Fixture<'a> {
         self.start_between(side, command, [End::Pipe, End::Pipe])
     }
 
-    /// The same with nothing to read, and a file of its own for what it writes.
+    /// The same with empty input, and a file of its own for its output.
     pub(crate) fn start_own(&self, side: Side, command: Command) -> Result<Program> {
         self.start_between(side, command, [End::Own, End::Own])
     }
@@ -198,13 +198,13 @@ impl<'a> Fixture<'a> {
         Ok(Program::start(host.namespace(), directory, side.name(), command, input, output)?)
     }
 
-    /// What a side said about its last connection, if there was one.
+    /// The status of a side's last connection, if there was one.
     pub(crate) fn status(&self, side: Side) -> Result<Option<Value>> {
         let text = std::fs::read_to_string(self.status_file(side)).unwrap_or_default();
         text.lines().last().map(|line| serde_json::from_str(line).context("the status")).transpose()
     }
 
-    /// Whether a running client has a subflow on a path that it may use, as `plait status` tells it.
+    /// Whether a running client has a subflow on a path that it may use, according to `plait status`.
     pub(crate) fn is_joined(&self, client: &Program, path: &str) -> Result<bool> {
         let mut command = Command::new(&self.context.settings.plait);
         let output = command.args(["status", "--json", &client.pid().to_string()]).output()?;

@@ -1,5 +1,5 @@
-//! What a single strike costs the reader: the longest time without a byte around it, over many connections, and the same for the kernel's
-//! Multipath TCP.
+//! The cost of a single strike for the reader: the longest time without a byte around it, over many connections, and the same for the
+//! kernel's Multipath TCP.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,21 +20,21 @@ const DELAY_MS: u64 = 10;
 /// Bytes each way, and payload on the attacked path before the strike.
 const SIZE: u64 = 5_000_000;
 const BEFORE: u64 = 2_000_000;
-/// A gap that begins later than this after the strike is not of its making.
+/// A gap that begins later than this after the strike has another cause.
 const AROUND: Duration = Duration::from_secs(1);
-/// Time without a byte after which a connection of the kernel's is taken for one that stands still for good, and what counts as its gap.
+/// Time without a byte after which a connection of the kernel's counts as stalled for good, and the length of its gap.
 const PATIENCE: Duration = Duration::from_secs(15);
 const NEVER: Duration = Duration::MAX;
 /// Goals.
 const MEDIAN: Duration = Duration::from_millis(200);
 const HIGH: Duration = Duration::from_millis(400);
 
-/// What is struck.
+/// The target of a strike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum System {
-    /// A sealed connection, one byte of one block of which is changed.
+    /// A sealed connection: one byte of one block is changed.
     Plait,
-    /// The kernel's Multipath TCP, one subflow of which is reset: it would take the changed byte for a good one.
+    /// The kernel's Multipath TCP: one subflow is reset, because it would accept the changed byte.
     Kernel,
 }
 
@@ -54,7 +54,7 @@ impl System {
     }
 }
 
-/// Strikes so many connections of both systems; false if the sealed ones miss a goal.
+/// Strikes this many connections of both systems; returns false if the sealed ones miss a goal.
 pub(crate) fn run(settings: &Settings, root: &Path, count: usize) -> Result<bool> {
     ensure!(count > 0, "no strike, no gap");
     println!("{count} strikes each on one of two paths of {MEGABITS} Mbit/s and {} ms", 2 * DELAY_MS);
@@ -144,7 +144,7 @@ fn strike(fixture: &Fixture<'_>, system: System) -> Result<(Duration, Duration)>
     let injections = path.injections()?;
     ensure!(injections.total == log + 1, "{} strikes in place of one", injections.total - log);
     let struck = injections.entries.last().context("the log is full")?.at;
-    // The log counts from the beginning of the lab.
+    // The log counts from the start of the lab.
     let ago = fixture.lab.elapsed().saturating_sub(struck);
     let at = Instant::now().checked_sub(ago).context("before the clock began")?;
     Ok(longest(&exchange.up, at))

@@ -1,5 +1,6 @@
-//! From one path to another with nothing between them (Jadin et al., the slides: fast hand-over): how soon a byte comes over the new path after
-//! the decision to use it, with data in the SYN of the join and without, and with the kernel's Multipath TCP.
+//! A hand-over from one path to another without an overlap (Jadin et al., the slides: fast hand-over). It measures the time from the
+//! decision to use the new path to the first byte over it, with data in the SYN of the join and without, and with the kernel's Multipath
+//! TCP.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -16,16 +17,16 @@ use super::fixture::{Fixture, Side};
 use super::peer::{self, Layer};
 use super::times;
 
-/// What the client says, and how often: a conversation.
+/// The client's message, and its interval: a conversation.
 const MESSAGE: [u8; 100] = [b'.'; 100];
 const RHYTHM: Duration = Duration::from_millis(5);
-/// How long it talks before the path is cut, and from there to the decision: what was on its way has arrived, or never will.
+/// Time of the conversation before the path is cut, and from there to the decision: by then data in flight has arrived, or never will.
 const BEFORE: Duration = Duration::from_millis(200);
 const SILENT: Duration = Duration::from_millis(50);
-/// How long the first byte may take to begin with, and after a hand-over.
+/// Time limit for the first byte at the start, and after a hand-over.
 const OPENING: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Ends both programs of the kernel's; they are stopped before.
+/// Ends both programs of the kernel's, which are stopped before.
 const ENDLESS: u64 = 1 << 40;
 /// Of the kernel's path manager: the client's address on the second path.
 const ENDPOINT: u8 = 2;
@@ -47,7 +48,8 @@ impl System {
     }
 }
 
-/// Hands so many connections of each system over; false if data in the SYN does not gain a round trip at least, of the two that it could.
+/// Hands over this many connections of each system; returns false if data in the SYN does not gain at least one round trip, of the two
+/// possible.
 pub(crate) fn run(settings: &Settings, root: &Path, count: usize) -> Result<bool> {
     times::begin(count, "hand-overs each, from the command to the first byte at the reader")?;
     let median = |system: System| {
@@ -84,7 +86,7 @@ fn programs(fixture: &Fixture<'_>, system: System) -> Result<[Program; 2]> {
     Ok([fixture.connect(&["--path", "a=trusted", "--path", "b=never"], &options)?, server])
 }
 
-/// One connection that goes over from path `a` to path `b`.
+/// One connection that moves from path `a` to path `b`.
 fn hand_over(fixture: &Fixture<'_>, system: System) -> Result<Duration> {
     let [mut client, mut server] = programs(fixture, system)?;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -111,7 +113,7 @@ fn hand_over(fixture: &Fixture<'_>, system: System) -> Result<Duration> {
     Ok(first)
 }
 
-/// The first path is gone, and the other is there: when that was said.
+/// Removes the first path and adds the other; returns the time of that.
 fn decide(fixture: &Fixture<'_>, system: System) -> Result<Instant> {
     if system == System::Kernel {
         let namespace = fixture.lab.client().namespace();
@@ -135,7 +137,7 @@ fn decide(fixture: &Fixture<'_>, system: System) -> Result<Instant> {
     Ok(decided)
 }
 
-/// Has the client say something in a steady rhythm.
+/// Makes the client send in a steady rhythm.
 fn talk(client: &mut Program, is_over: Arc<AtomicBool>) -> Result<()> {
     let mut input = client.take_input().context("its standard input is taken")?;
     std::thread::spawn(move || {
@@ -146,7 +148,7 @@ fn talk(client: &mut Program, is_over: Arc<AtomicBool>) -> Result<()> {
     Ok(())
 }
 
-/// When the server's program has read something.
+/// Times of the reads of the server's program.
 fn listen(server: &mut Program) -> Result<mpsc::Receiver<Instant>> {
     let mut output = server.take_output().context("its standard output is taken")?;
     let (say, arrivals) = mpsc::channel();

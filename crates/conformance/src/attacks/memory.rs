@@ -14,7 +14,7 @@ use plait_lab::Program;
 
 /// Bytes read at a time.
 const WINDOW: usize = 8 << 20;
-/// How often we look whether a program stands still.
+/// Interval of the checks whether a program is stopped.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// A place in memory at which a secret was found.
@@ -26,13 +26,13 @@ pub(crate) struct Place {
     pub(crate) mapping: String,
 }
 
-/// What a search went through and found.
+/// The extent and the results of a search.
 pub(crate) struct Search {
     pub(crate) bytes: u64,
     pub(crate) places: Vec<Place>,
 }
 
-/// Stops the program, searches every readable mapping, and lets it go on.
+/// Stops the program, searches every readable mapping, and continues it.
 pub(crate) fn search<'a>(
     program: &mut Program,
     secrets: impl IntoIterator<Item = &'a Secret>,
@@ -45,7 +45,7 @@ pub(crate) fn search<'a>(
     found.with_context(|| format!("reading the memory of {}", program.name()))
 }
 
-/// A stop is not finished when `kill` returns; all threads have to stand.
+/// A stop is not complete when `kill` returns; all threads must be stopped.
 fn wait_until_stopped(program: &mut Program) -> Result<()> {
     let tasks = format!("/proc/{}/task", program.pid());
     loop {
@@ -64,8 +64,8 @@ fn wait_until_stopped(program: &mut Program) -> Result<()> {
     }
 }
 
-/// Whether no page of the program that can be written, its keys among them, can be swapped: each such mapping has the flag of locked
-/// memory (`lo` in /proc/PID/smaps). An error that names one that has not.
+/// Checks that no writable page of the program, its keys among them, can be swapped: each such mapping has the flag of locked memory
+/// (`lo` in /proc/PID/smaps). The error names a mapping without it.
 pub(crate) fn is_locked(program: &Program) -> Result<()> {
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.pid()))?;
     match unlocked(&maps) {
@@ -75,7 +75,7 @@ pub(crate) fn is_locked(program: &Program) -> Result<()> {
     }
 }
 
-/// Mappings of a process's own that can be written, if all of them are locked; else the first that is not.
+/// Private writable mappings, if all of them are locked; otherwise the first that is not.
 fn unlocked(maps: &str) -> std::result::Result<usize, &str> {
     let (mut count, mut mapping) = (0, None);
     for line in maps.lines() {
@@ -118,7 +118,7 @@ fn search_stopped(pid: u32, secrets: &[(&Secret, Finder<'_>)]) -> Result<Search>
             }
             result.bytes += count as u64;
             let end = at + count as u64;
-            // What lies across two windows is found in the second.
+            // A match across two windows is found in the second.
             at = if end < range.end { end - (longest as u64 - 1).min(count as u64 - 1) } else { end };
         }
     }

@@ -1,9 +1,8 @@
 //! Two `plait` programs under attack, in network namespaces.
 //!
-//! Each *case* brings up a lab (crate `lab`): a client, a server, two paths with an eavesdropper and an injector on each. The
-//! programs in it are started as a person would start them; nothing here is linked with the stack, and the attackers know only
-//! what crosses their path. A case passes with evidence or fails with a reason; those of other systems are recorded as they
-//! happen.
+//! Each *case* starts a lab (crate `lab`): a client, a server, two paths with an eavesdropper and an injector on each. Its
+//! programs are started as a user starts them; nothing here is linked with the stack, and the attackers know only the packets on
+//! their path. A case passes with evidence or fails with a reason; cases of other systems are recorded as they happen.
 //!
 //! * [`case`]: the register and what a case is given; [`runner`]: one after the other, a line each, a table at the end.
 //! * [`fixture`]: the lab and the programs in it.

@@ -82,19 +82,19 @@ else:
     peer.recv(1)
 "#;
 
-/// What the peers have above Multipath TCP.
+/// The layer of the peers above Multipath TCP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     Nothing,
     Tls,
 }
 
-/// Starts the program on one side, for so many bytes each way; a server is waited for.
+/// Starts the program on one side, for this many bytes each way; waits for a server.
 pub(crate) fn start(fixture: &Fixture<'_>, side: Side, layer: Layer, size: u64) -> Result<Program> {
     start_command(fixture, side, layer, command(fixture, side, [size; 2])?)
 }
 
-/// The same without a layer, for so many bytes up and so much down, with CUBIC.
+/// The same without a layer, for these numbers of bytes up and down, with CUBIC.
 pub(crate) fn start_cubic(fixture: &Fixture<'_>, side: Side, sizes: [u64; 2]) -> Result<Program> {
     let mut command = command(fixture, side, sizes)?;
     command.env("CONGESTION", "cubic");

@@ -11,8 +11,8 @@ use crate::runner;
 /// Bytes each way of a transfer under attack, for CI.
 const SMALL: u64 = 8 << 20;
 
-/// What `--quick` runs over UDP as well, a minute in all: an attacker on the bytes, on options, on the life of subflows, on the end and on the
-/// opening, and a stranger.
+/// The cases that `--quick` also runs over UDP, a minute in all: an attacker on the bytes, on options, on the life of subflows, on the end
+/// and on the opening, and an unknown peer.
 const QUICK_OVER_UDP: [&str; 8] = [
     "one-path/flip",
     "one-path/replay",
@@ -24,33 +24,33 @@ const QUICK_OVER_UDP: [&str; 8] = [
     "two-instances/tls",
 ];
 
-/// What to run and how.
+/// The selection of cases and their settings.
 #[derive(Args)]
 pub(crate) struct Selection {
     #[command(flatten)]
     common: runner::Options,
-    /// In place of cases: what each kind of interference on one path of two costs, beside the honest path alone; --only, --skip and
-    /// --size hold for it, too.
+    /// Instead of cases: the cost of each kind of interference on one path of two, beside the honest path alone; --only, --skip and --size
+    /// apply to it, too.
     #[arg(long, conflicts_with_all = ["quick", "repeat", "keep"])]
     table: bool,
     /// With --table: from the client to the server only.
     #[arg(long, requires = "table")]
     one_way: bool,
-    /// In place of cases: the longest gap at the reader around a single strike, over so many strikes, beside the kernel's.
+    /// Instead of cases: the longest gap at the reader around a single strike, over this many strikes, beside the kernel's.
     #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
     gaps: Option<usize>,
-    /// In place of cases: the time from the decision to go over to another path to the first byte there, over so many connections, with data in
+    /// Instead of cases: the time from the decision to use another path to the first byte there, over this many connections, with data in
     /// the SYN of the join and without, beside the kernel's.
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
     handover: Option<usize>,
-    /// In place of cases: the time from the start of a program to the first byte at the other one, over so many connections, with shares of the keys
-    /// from every path and without, beside the kernel's.
+    /// Instead of cases: the time from the start of a program to the first byte at the other one, over this many connections, with shares
+    /// of the keys from every path and without, beside the kernel's.
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["handover", "gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
     setup: Option<usize>,
-    /// What carries the segments [default: tcp, and with --quick some cases over UDP, too].
+    /// Carrier of the segments [default: tcp, and with --quick some cases over UDP, too].
     #[arg(long, value_enum, value_name = "CARRIER")]
     carrier: Option<Carrier>,
-    /// Over IPv6 in place of IPv4; services behind a proxy stay where they are.
+    /// Over IPv6 instead of IPv4; services behind a proxy keep their addresses.
     #[arg(long)]
     ipv6: bool,
 }
@@ -62,7 +62,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs what was asked for; false if a case failed, or a goal was missed.
+/// Runs the selected cases; returns false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
     let Selection { common, table, one_way, gaps, handover, setup, carrier, ipv6 } = selection;
     let settings = Settings {

@@ -1,8 +1,8 @@
 //! The secrets of a sealed connection, computed from the key log and a capture of its SYNs.
 //!
-//! `SSLKEYLOGFILE` holds the secrets of TLS 1.3; the exporter (RFC 8446, section 7.5) over the hash of the negotiation gives the master
-//! secret, and docs/protocol.md the rest. Of tcpcrypt it holds less ([`tcpcrypt`]). Written anew from these documents: that the tokens come out as they are on the wire shows
-//! that both sides read them alike.
+//! `SSLKEYLOGFILE` holds the secrets of TLS 1.3. The exporter (RFC 8446, section 7.5) over the hash of the negotiation gives the master
+//! secret, and docs/protocol.md the rest. For tcpcrypt the log holds less ([`tcpcrypt`]). This is a separate implementation of these
+//! documents: if its tokens equal those on the wire, both read the documents alike.
 
 mod shares;
 mod tcpcrypt;
@@ -25,10 +25,11 @@ pub(crate) use tcpcrypt::PRIVATE_KEY;
 /// Kind of the options of Multipath TCP, and of TCP-ENO.
 const MPTCP: u8 = 30;
 const ENO: u8 = 69;
-/// Where the client's random number stands in its first TLS record, which follows its prologue: behind a header of 5 bytes, one of 4, and a version.
+/// Offset of the client's random number in its first TLS record, which follows its prologue: after a header of 5 bytes, one of 4, and a
+/// version.
 const CLIENT_RANDOM: std::ops::Range<usize> = 11..43;
 
-/// A secret and what it is called.
+/// A secret and its name.
 pub(crate) struct Secret {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
@@ -44,7 +45,7 @@ pub(crate) struct Connection {
     pub(crate) captured: usize,
 }
 
-/// What a suite of the blocks needs.
+/// The parameters of a suite of the blocks.
 pub(crate) struct Suite {
     number: u16,
     key: usize,
@@ -103,7 +104,7 @@ pub(crate) fn derive(key_log: &Path, captures: &[PathBuf], suite: &Suite) -> Res
     logged.into_iter().map(complete).collect()
 }
 
-/// What follows from what the log has of TLS, and the master secret.
+/// Secrets derived from the log of TLS, and the master secret.
 fn complete_tls(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let exporter =
         secrets.iter().find(|secret| secret.name == "EXPORTER_SECRET").context("no exporter secret")?;
@@ -129,7 +130,7 @@ fn complete_tls(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>,
     Ok((secrets, master))
 }
 
-/// What the blocks derive from the master secret (docs/protocol.md, section 3), and how many subflows have joined.
+/// Secrets of the blocks derived from the master secret (docs/protocol.md, section 3), and the number of joined subflows.
 fn add_blocks(
     secrets: &mut Vec<Secret>,
     master: Vec<u8>,
@@ -234,24 +235,24 @@ struct First {
     /// MP_CAPABLE and TCP-ENO of the SYN, and of the SYN/ACK.
     opener: Vec<u8>,
     answer: Vec<u8>,
-    /// The first bytes that the client and the server said behind that: a prologue, and a ClientHello, or Init1 and Init2.
+    /// The first bytes of the client and the server after that: a prologue, and a ClientHello, or Init1 and Init2.
     said: [Option<bytes::Bytes>; 2],
 }
 
 impl First {
-    /// What both SYNs and both prologues said.
+    /// The contents of both SYNs and both prologues.
     fn transcript(&self) -> Vec<u8> {
         let [client, server] = [0, 1].map(|side| self.split(side).map_or(&[][..], |(prologue, _)| prologue));
         [&self.opener[..], &self.answer, client, server].concat()
     }
 
-    /// The prologue of this side, its length included, and what it said behind it.
+    /// The prologue of this side, its length included, and the following bytes.
     fn split(&self, side: usize) -> Option<(&[u8], &[u8])> {
         let said = self.said[side].as_deref()?;
         said.split_at_checked(1 + usize::from(*said.first()?))
     }
 
-    /// What this side said behind its prologue.
+    /// The bytes of this side after its prologue.
     fn behind_prologue(&self, side: usize) -> Option<&[u8]> {
         self.split(side).map(|(_, behind)| behind)
     }
@@ -264,7 +265,7 @@ impl First {
     }
 }
 
-/// The joining of a subflow.
+/// The join of a subflow.
 #[derive(Default)]
 struct Join {
     token: Vec<u8>,
@@ -280,7 +281,7 @@ impl Join {
     }
 }
 
-/// What the captures show of openings and joinings.
+/// The openings and joins in the captures.
 #[derive(Default)]
 struct Seen {
     firsts: BTreeMap<Ends, First>,

@@ -12,7 +12,7 @@ use super::fixture::{Fixture, Side};
 use super::peer::{self, Layer};
 use super::times;
 
-/// Bytes that are sent, each way.
+/// Number of bytes sent, each way.
 const SIZE: u64 = 1000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl System {
     }
 }
 
-/// Opens so many connections of each kind.
+/// Opens this many connections of each kind.
 pub(crate) fn run(settings: &Settings, root: &Path, count: usize) -> Result<()> {
     times::begin(count, "connections each, from the start of the program to the first byte at the reader")?;
     for system in System::ALL {

@@ -1,4 +1,4 @@
-//! The table of interference: what each kind on one path of two costs, beside the honest path alone.
+//! The table of interference: the cost of each kind on one path of two, beside the honest path alone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,15 +15,16 @@ const ONE_WAY: u64 = 40_000_000;
 /// Goals: time to the last byte as a multiple of the honest path's alone, and the longest gap at a reader.
 const MOST: f64 = 1.3;
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// Goal: how long the programs may take behind the last byte.
+/// Goal: time limit of the programs after the last byte.
 const LONGEST_END: Duration = Duration::from_secs(3);
-/// When a transfer is given up, as a multiple of the honest path's time alone; and then some time to end.
+/// Time after which a transfer is given up, as a multiple of the honest path's time alone; and then some
+/// time to end.
 const GIVEN_UP: u32 = 3;
 
-/// What is sent.
+/// The load of a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct Amount {
-    /// Bytes; `None`: as the goal has it.
+    /// Bytes; `None`: those of the goal.
     pub(crate) size: Option<u64>,
     /// From the client to the server only.
     pub(crate) is_one_way: bool,
@@ -38,7 +39,7 @@ impl Amount {
     }
 }
 
-/// Runs the kinds that `wants` names, a line each; false if one misses a goal.
+/// Runs the kinds that `wants` names, a line each; returns false if one misses a goal.
 pub(crate) fn run(
     settings: &Settings,
     root: &Path,
@@ -97,7 +98,7 @@ impl Table<'_> {
     }
 }
 
-/// Prints a line; whether it meets the goals.
+/// Prints a line; returns whether it meets the goals.
 fn print_row(kind: &Kind, measured: &Measured, alone: Duration) -> bool {
     let Measured { outcome, time, ending, gap, evidence } = measured;
     let ratio = time.as_secs_f64() / alone.as_secs_f64();

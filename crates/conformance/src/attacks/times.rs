@@ -1,4 +1,4 @@
-//! The time that something takes, again and again in one lab: a row of a table.
+//! Repeated measurements of a time in one lab: a row of a table.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::fixture::{Fixture, Listening};
 const MEGABITS: u64 = 25;
 pub(super) const DELAY_MS: u64 = 10;
 
-/// Says what follows, over paths of which round trip, and prints the head of the table.
+/// Prints the title and the round trip of the paths, and the head of the table.
 pub(super) fn begin(count: usize, what: &str) -> Result<()> {
     ensure!(count > 0, "no connection, no time");
     println!("{count} {what}; paths of {} ms round trip", 2 * DELAY_MS);
@@ -47,7 +47,7 @@ pub(super) fn row(
     Ok(percentile(&times, 50))
 }
 
-/// Ends programs that would go on.
+/// Ends programs that would continue.
 pub(super) fn kill(programs: [&mut Program; 2]) -> Result<()> {
     for program in programs {
         program.signal(Signal::SIGKILL);

@@ -1,4 +1,4 @@
-//! What is in the captures of the lab.
+//! The contents of the captures of the lab.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use plait_pcap::Reader;
 use plait_wire::{Dss, MptcpOption, Packet, Segment, TcpOption, Trust, options};
 
-/// The interface of a capture on which the lab writes what the injector made.
+/// The interface of a capture with the packets of the injector.
 const INJECTED: u32 = 2;
 
-/// Calls `look` with every TCP segment that the hosts sent. What a capture cut short is passed over.
+/// Calls `look` with every TCP segment that the hosts sent. Truncated packets are skipped.
 pub(crate) fn read(file: &Path, mut look: impl FnMut(&Segment)) -> Result<()> {
     read_all(file, |packet| {
         if !packet.is_injected {
@@ -22,9 +22,9 @@ pub(crate) fn read(file: &Path, mut look: impl FnMut(&Segment)) -> Result<()> {
 
 /// A TCP segment in a capture.
 pub(crate) struct Captured {
-    /// Since 1970.
+    /// Time since 1970.
     pub(crate) at: Duration,
-    /// Whether it is what an injector made of another one.
+    /// Whether an injector made it of another one.
     pub(crate) is_injected: bool,
     pub(crate) segment: Segment,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts what a capture has.
+    /// Counts the options of a capture.
     pub(crate) fn add(&mut self, file: &Path) -> Result<()> {
         read(file, |segment| {
             self.segments += 1;

@@ -6,14 +6,14 @@ use anyhow::Result;
 use plait_netns::Namespace;
 use plait_netns::nft::Table;
 
-/// Where MPTCP options are removed.
+/// The packets that lose their MPTCP options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strip {
     /// From every SYN without ACK.
     Syn,
     /// From every SYN with ACK.
     SynAck,
-    /// From everything but SYNs: the handshake looks good, then the options are gone.
+    /// From all segments but SYNs: the handshake succeeds, then the options are gone.
     AfterHandshake,
     /// From SYNs that join, so that only the first subflow comes up.
     Joins,
@@ -35,8 +35,8 @@ impl Strip {
 /// Changes one byte of the payload of one large segment forwarded to `device`. The TCP checksum stays right: on veth it is filled in
 /// by the receiver's side, after the change, so that only a DSS checksum can notice.
 pub(crate) fn corrupt_one_segment(router: &Namespace, device: &str) -> plait_netns::Result<Table> {
-    // 100 bytes behind the start of the TCP header: in the payload whatever the options (60 bytes at most). All bits of the byte
-    // are turned over: to set it to some value would change nothing in one of 256 segments.
+    // The byte is 100 bytes after the start of the TCP header: in the payload whatever the options (60 bytes at most). All its bits
+    // are inverted: a fixed value would change nothing in one of 256 segments.
     forward(
         router,
         &format!(
@@ -51,14 +51,14 @@ pub(crate) fn reset_everything(router: &Namespace) -> plait_netns::Result<Table>
     forward(router, "meta l4proto tcp counter reject with tcp reset")
 }
 
-/// Marks some of what is ECN-capable with "congestion experienced" (RFC 3168), both ways.
+/// Marks some ECN-capable packets with "congestion experienced" (RFC 3168), both ways.
 pub(crate) fn mark_some(router: &Namespace) -> plait_netns::Result<Table> {
     let rule =
         |ip: &str| format!("{ip} ecn ect0 limit rate 20/second burst 2 packets counter {ip} ecn set ce");
     forward(router, &format!("{}\n{}", rule("ip"), rule("ip6")))
 }
 
-/// Removes every option that a SYN of `plait` or of a kernel has, from the TCP segments that `which` names.
+/// Removes all options of the SYNs of `plait` or of a kernel from the TCP segments that `which` names.
 pub(crate) fn strip_all_options(router: &Namespace, which: &str) -> plait_netns::Result<Table> {
     // MSS, window scaling, SACK permitted, SACK, timestamps, Multipath TCP, TCP-ENO.
     let resets = [2, 3, 4, 5, 8, 30, 69].map(|kind| format!("reset tcp option {kind}"));
@@ -80,7 +80,7 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// One that forgets a flow on which nothing has been said for so long.
+    /// A NAT that drops the mapping of a flow after this time of silence.
     pub(crate) fn new(router: &Namespace, path: u8, forgets: Duration) -> Result<Self> {
         let rules =
             "chain n { type nat hook postrouting priority 100; oifname \"s\" meta l4proto udp masquerade; }";
@@ -94,7 +94,7 @@ impl Nat {
         Ok(nat)
     }
 
-    /// Gives all flows another address from now on. The kernel forgets those of an address that is taken away.
+    /// Gives all flows another address from now on. The kernel drops the mappings of a removed address.
     pub(crate) fn rebind(&mut self) -> Result<()> {
         let (old, new) = (self.host, if self.host >= 100 { 10 } else { self.host.max(9) + 1 });
         let address = |host: u8| format!("10.2.{}.{host}/24 dev s", self.path);

@@ -10,7 +10,7 @@ use plait_lab::wired::Family;
 /// Bytes of transfers over paths without a rate limit, for CI.
 const SMALL: u64 = 32 << 20;
 
-/// What to run and how.
+/// The selection of scenarios and their settings.
 #[derive(Args)]
 pub(crate) struct Selection {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs what was asked for; false if a scenario failed.
+/// Runs the selected scenarios; returns false if a scenario failed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
     let Selection { common, alternate, baseline } = selection;
     let plait = if *baseline { None } else { Some(common.plait()?) };

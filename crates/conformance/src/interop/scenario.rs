@@ -10,7 +10,7 @@ use crate::interop::scenarios;
 pub(crate) use crate::runner::Verdict;
 use plait_lab::wired::Family;
 
-/// On which side the subject is: `plait`, or in a baseline the kernel that stands in for it.
+/// The side of the subject: `plait`, or in a baseline the kernel in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
@@ -37,9 +37,9 @@ impl Role {
 pub(crate) struct Scenario {
     /// Its name, in words with dashes.
     pub(crate) name: &'static str,
-    /// What it shows, in one line.
+    /// Its purpose, in one line.
     pub(crate) about: &'static str,
-    /// The sides on which it makes sense to have the subject.
+    /// The possible sides of the subject.
     pub(crate) roles: &'static [Role],
     /// The scenario.
     pub(crate) run: fn(&Context<'_>) -> Result<Verdict>,
@@ -77,24 +77,24 @@ pub(crate) fn all() -> Vec<Scenario> {
     .collect()
 }
 
-/// The same for all scenarios of a run.
+/// The settings of all scenarios of a run.
 pub(crate) struct Settings {
     /// The binary under test; without it the kernel takes its side.
     pub(crate) plait: Option<PathBuf>,
-    /// Smaller sizes, and no judgement by time, for CI.
+    /// Smaller sizes, and no verdict by time, for CI.
     pub(crate) quick: bool,
     /// Bytes of a full transfer over paths without a rate limit.
     pub(crate) size: u64,
 }
 
-/// What a scenario is given.
+/// The context of a scenario.
 pub(crate) struct Context<'a> {
     settings: &'a Settings,
     /// The side of the subject.
     pub(crate) role: Role,
     /// The family of the addresses.
     pub(crate) family: Family,
-    /// Where its programs leave their output.
+    /// The directory of its programs' output.
     directory: &'a Path,
     /// Whether packets are captured there as well.
     pub(crate) capture: bool,
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
         Self { settings, role, family, directory, capture, baseline, runs }
     }
 
-    /// The same with the kernel in the subject's place: for figures to stand beside plait's.
+    /// The same with the kernel in the subject's place: for reference figures.
     pub(crate) fn as_baseline(&self) -> Self {
         let Self { settings, role, family, directory, capture, baseline: _, runs } = self;
         let runs = Rc::clone(runs);
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
     }
 
     /// Whether a goal in seconds, or one of speed, decides. In a quick run it is only printed: other work on the machine may
-    /// be what takes the time.
+    /// take the time.
     pub(crate) fn judges_time(&self) -> bool {
         !self.settings.quick
     }
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
         self.settings.size
     }
 
-    /// Bytes of a transfer that something happens in the middle of, over paths of `megabits` together: it takes some `seconds`.
+    /// Bytes of a transfer with an event in its middle, over paths of `megabits` together: it takes some `seconds`.
     pub(crate) fn bytes_for(&self, seconds: u64, megabits: u64) -> u64 {
         seconds * megabits * 125_000
     }

@@ -30,15 +30,15 @@ pub(crate) use self::watch::Sockets;
 
 /// The port of every server.
 pub(crate) const PORT: u16 = 5201;
-/// What the client sends.
+/// Bytes that the client sends.
 const SEED_UP: u64 = 0x75;
-/// What the server sends.
+/// Bytes that the server sends.
 const SEED_DOWN: u64 = 0x64;
 
-/// How long one end may go on when the other is over.
+/// How long one end may continue after the other has ended.
 const ALONE: Duration = Duration::from_secs(15);
 
-/// A transfer under way.
+/// A running transfer.
 pub(crate) struct Session<'a> {
     bed: &'a Testbed,
     plan: Plan,
@@ -58,7 +58,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Sets the kernels up and starts the server, then the client.
+    /// Configures the kernels and starts the server, then the client.
     pub(crate) fn start(context: &Context<'_>, bed: &'a Testbed, plan: Plan) -> Result<Self> {
         configure_kernels(context, bed, &plan)?;
         let directory = context.run_directory()?;
@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
         self.watch.look()
     }
 
-    /// Whether an end is over.
+    /// Whether an end has ended.
     fn is_one_over(&mut self) -> Result<bool> {
         let [client, server] = &mut self.ends;
         Ok(client.main().has_ended()? || server.main().has_ended()?)
@@ -135,7 +135,7 @@ impl<'a> Session<'a> {
         peer_namespace(self.bed, self.role)
     }
 
-    /// Tells the subject how to use its second path from now on.
+    /// Changes the subject's use of its second path from now on.
     pub(crate) fn use_second_path(&self, class: Use) -> Result<()> {
         let Some(plait) = &self.plait else {
             return Ok(namespace_of(self.bed, self.role).set_mptcp_backup(2, class == Use::Backup)?);
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The packets that the subject has written down.
+    /// The packets in the subject's capture.
     pub(crate) fn capture_file(&self) -> PathBuf {
         capture_file(&self.directory)
     }
@@ -161,9 +161,9 @@ impl<'a> Session<'a> {
         side.main().signal(signal);
     }
 
-    /// Waits for both ends and collects what they report.
+    /// Waits for both ends and collects their reports.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
-        // An end that is alone waits for what will never come.
+        // A single remaining end waits in vain.
         while !self.is_one_over()? && Instant::now() < self.until {
             for side in &mut self.ends {
                 side.release();

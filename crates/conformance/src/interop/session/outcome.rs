@@ -13,9 +13,9 @@ use super::{SEED_DOWN, SEED_UP};
 use crate::interop::peer::{Protocol, TransferReport, sha256_of_pattern};
 use crate::interop::scenario::Role;
 
-/// How long an end may take to end after the other in a transfer without trouble: some round trips and retransmissions.
+/// Time limit for an end after the end of the other in an undisturbed transfer: some round trips and retransmissions.
 const LINGER: Duration = Duration::from_secs(3);
-/// What came of a transfer.
+/// The result of a transfer.
 pub(crate) struct Outcome {
     pub(super) plan: Plan,
     pub(crate) client: TransferReport,
