@@ -7,21 +7,21 @@ use crate::run::{PAYLOAD_SHARE, RATE};
 use crate::system::System;
 use crate::walkthrough::Walkthrough;
 
-/// How much slower than TLS over the kernel's Multipath TCP sealed may be in peace.
+/// How much slower than TLS over the kernel's Multipath TCP sealed may be, undisturbed.
 const SLOWER: f64 = 0.10;
-/// How much less than the path that is left carries it may be under attack.
+/// How much less than the capacity of the remaining path it may carry under attack.
 const LESS: f64 = 0.15;
 
-/// A goal and what was measured.
+/// A goal and its measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Goal {
     /// In peace, or the attack.
     pub situation: String,
-    /// Mbit/s that sealed is to reach at least; `None`: there is nothing to compare with.
+    /// Mbit/s that sealed must reach; `None`: there is nothing to compare with.
     pub least: Option<f64>,
-    /// Where that comes from.
+    /// The source of that.
     pub why: String,
-    /// Median of Mbit/s that it reached; `None`: no page arrived.
+    /// Median of its Mbit/s; `None`: no page arrived.
     pub reached: Option<f64>,
     /// Longest gaps, medians in milliseconds: sealed, and TLS over the kernel's Multipath TCP where its page arrived.
     pub gaps: [Option<f64>; 2],

@@ -6,9 +6,9 @@
 //! fetch, in peace or under one attack, and a [`Trial`] the same several times, in which the systems take turns. The report sets side
 //! by side what the eavesdroppers read and what the attacks did.
 //!
-//! The programs are started as a person would start them; nothing here knows what they do inside.
+//! The programs are started as a user starts them; nothing here depends on their internals.
 
-// The operating-system side: time and programs are its business.
+// The operating-system side: it uses time and programs.
 #![allow(clippy::disallowed_methods)]
 
 mod goals;

@@ -5,44 +5,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::system::System;
 
-/// Most of what an eavesdropper read that is shown.
+/// Longest shown part of the eavesdropper's text.
 const TEXT: usize = 700;
-/// Bytes that are set side by side.
+/// Number of bytes shown side by side.
 pub const EXCERPT: usize = 64;
-/// Numbers of one connection are not further apart than this.
+/// Largest difference between two numbers of one connection.
 const FAR: u64 = 1 << 32;
 
-/// What one path's eavesdropper got.
+/// The data of one path's eavesdropper.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Overheard {
     /// The path.
     pub path: String,
     /// Whether the client trusts it.
     pub is_trusted: bool,
-    /// Bytes of payload that went by towards the client.
+    /// Bytes of payload towards the client.
     pub payload: u64,
-    /// Places at which eight bytes in a row of the page went by in clear.
+    /// Places with eight consecutive bytes of the page in clear.
     pub matches: u64,
-    /// The beginning of what can be read as it is.
+    /// The beginning of the readable text.
     pub verbatim: String,
-    /// What was recovered from scrambled bytes, and which share of it is right.
+    /// The text recovered from scrambled bytes, and the share of it that is right.
     pub recovered: Option<(String, f64)>,
 }
 
 /// The same 64 bytes of the page at the client and on the paths.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Excerpt {
-    /// Where they are in the page.
+    /// Their place in the page.
     pub offset: u64,
     /// Bytes of the stream that are not of the page: headers, records, tags. What is encrypted lies this far from its place at most.
     pub overhead: u64,
     /// At the client.
     pub client: Vec<u8>,
-    /// Per path: what crossed it at this place of the stream, or nearest to it.
+    /// Per path: the bytes at this place of the stream, or nearest to it.
     pub paths: Vec<Seen>,
 }
 
-/// What one path carried.
+/// The bytes of one path.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// The path.
@@ -69,7 +69,7 @@ pub(crate) fn overhear(path: &plait_lab::Path, system: System, page: &[u8]) -> a
     })
 }
 
-/// Attacks what a path carried, without any knowledge of the page but its language; the page only says how well.
+/// Attacks the bytes of a path with the language of the page as the only knowledge; the page is only used to measure the success.
 fn recover(path: &plait_lab::Path, page: &[u8]) -> anyhow::Result<Option<(String, f64)>> {
     let reading = plait_cryptanalysis::read_pieces(path.payload(Direction::ToClient)?, page);
     Ok(reading.map(|mut reading| {

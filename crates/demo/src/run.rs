@@ -18,21 +18,21 @@ use serde::{Deserialize, Serialize};
 use crate::overheard::{Overheard, overhear};
 use crate::system::{Fixture, Running, System};
 
-/// How a fetch ended.
+/// The end of a fetch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Every byte arrived, and the program ended well.
+    /// Every byte arrived, and the program ended without an error.
     Survived,
     /// The program reported an error; what it had received until then was right.
     Died(String),
-    /// The program was given bytes that the server did not send, and was not told.
+    /// The program got bytes that the server did not send, without an error.
     WrongBytes,
-    /// The program took a part for the whole.
+    /// The program accepted a part as the whole.
     Truncated,
 }
 
-/// What happened.
+/// The result of a fetch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// How it ended.
@@ -45,9 +45,9 @@ pub struct Run {
     pub seconds: f64,
     /// Mbit/s of the page, from the moment when its first byte was at the client to the last.
     pub goodput: f64,
-    /// Longest time in which the client got nothing of the page, between its first and its last byte, in seconds.
+    /// Longest time without bytes of the page at the client, between its first and its last byte, in seconds.
     pub longest_gap: f64,
-    /// Seconds from the strike to the end of the longest pause that ended behind it.
+    /// Seconds from the strike to the end of the longest pause that ended after it.
     pub repair: Option<f64>,
     /// Packets that the injector changed, dropped or made, as its own capture proves; cuts by its log.
     pub injected: u64,
@@ -67,19 +67,19 @@ pub struct Run {
 pub const RATE: u64 = 50;
 /// The share of payload in full packets: 1500 bytes with 20 of IP, 32 of TCP and 20 of Multipath TCP.
 pub(crate) const PAYLOAD_SHARE: f64 = 1428.0 / 1500.0;
-/// What a rate is the average over.
+/// The averaging interval of a rate.
 pub const AVERAGED: Duration = Duration::from_millis(200);
 /// Time between two rates.
 pub const STEP: Duration = Duration::from_millis(20);
 /// Bytes kept of each packet in the captures: all headers.
 const HEADERS: u32 = 128;
-/// Points of a picture; more cannot be told apart.
+/// Most points of a picture; more cannot be distinguished.
 const MAX_ARRIVALS: usize = 1200;
-/// Longest a run may take, with all that can go wrong.
+/// Time limit of a run.
 const TIMEOUT: Duration = Duration::from_secs(40);
-/// How often the client's file is looked at.
+/// Interval of the reads of the client's file.
 const LOOK: Duration = Duration::from_millis(2);
-/// What an earlier fetch may still have on its way is over when nothing has moved for this long.
+/// An earlier fetch has no data in flight any more after this time without a move.
 const SILENCE: Duration = Duration::from_millis(30);
 /// And at the latest this long after its program has ended.
 const LONGEST_SILENCE: Duration = Duration::from_millis(400);

@@ -1,4 +1,4 @@
-//! The four systems, as the command lines that a person would type.
+//! The four systems, as command lines of a user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::Context;
 use plait_lab::{End, Host, Lab, Program};
 use serde::{Deserialize, Serialize};
 
-/// How the bytes get from server to client.
+/// The transport between server and client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -27,7 +27,7 @@ impl System {
     /// All four, in the order of the walkthrough.
     pub const ALL: [Self; 4] = [Self::TlsOverKernel, Self::Plain, Self::Scrambled, Self::Sealed];
 
-    /// For the head of a column.
+    /// The head of a column.
     pub const fn short_name(self) -> &'static str {
         match self {
             Self::TlsOverKernel => "TLS over kernel MPTCP",
@@ -60,7 +60,7 @@ impl System {
 
 /// Port of the HTTP server; plait's own is the default one.
 const HTTP_PORT: u16 = 8080;
-/// How long a server may take until it listens.
+/// Time limit until a server listens.
 const START: Duration = Duration::from_secs(15);
 
 /// A web server: threads, HTTP/1.1, with TLS if a certificate is given. Real, small, and on every machine. It sends by CUBIC, as plait does,
@@ -88,7 +88,7 @@ print("listening", flush=True)
 server.serve_forever()
 "#;
 
-/// Where the programs and files of a walkthrough are.
+/// Directories of the programs and files of a walkthrough.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixture {
     /// The `plait` program.
@@ -102,7 +102,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the certificate that the TLS server shows.
+    /// Creates the certificate of the TLS server.
     pub(crate) fn prepare(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.documents)?;
         fs::create_dir_all(&self.scratch)?;
@@ -120,7 +120,7 @@ impl Fixture {
         Ok(Self { scratch, ..self.clone() })
     }
 
-    /// Where the captures of its lab go.
+    /// Directory of the captures of its lab.
     pub(crate) fn captures(&self) -> PathBuf {
         self.scratch.join("captures")
     }

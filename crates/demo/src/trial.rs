@@ -1,4 +1,4 @@
-//! One system in one situation, several times: what came of it in the median.
+//! One system in one situation, several times: the median of the results.
 
 use plait_lab::Spread;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::system::System;
 /// The runs of one system under one attack, or in peace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    /// Which.
+    /// The system.
     pub system: System,
     /// The attack, by its name; `None` in peace.
     pub attack: Option<String>,
@@ -22,9 +22,9 @@ pub struct Trial {
 pub enum Outcome {
     /// A host got bytes that the other host did not send, without an error.
     AcceptedForged,
-    /// A part was taken for the whole.
+    /// A part was accepted as the whole.
     Truncated,
-    /// The connection broke off, and the program said so.
+    /// The connection broke off, and the program reported it.
     BrokenOff,
     /// Every byte arrived, in every run.
     Intact,

@@ -5,20 +5,20 @@ use plait_base::{Duration, Instant, Random, SeededRandom};
 use plait_endpoint::{ConnectionId, Endpoint};
 use plait_mptcp::{ConnectionError, ReadError, Status};
 
-/// What an application does with its connection.
+/// The behaviour of an application on its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Bytes to say; then it finishes and reads on to the end.
+    /// Bytes to send; then it finishes and reads to the end.
     pub bytes: u64,
     /// Reads only from this moment on.
     pub reads_from: Instant,
-    /// How it leaves.
+    /// The way in which it leaves.
     pub close_mode: CloseMode,
-    /// What it makes of bytes that the peer has not said.
+    /// The reaction to bytes that the peer has not sent.
     pub wrong_bytes: WrongBytes,
 }
 
-/// What an application makes of bytes that the peer has not said.
+/// The reaction of an application to bytes that the peer has not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongBytes {
     /// They end the test.
@@ -27,19 +27,19 @@ pub enum WrongBytes {
     Count,
 }
 
-/// How an application leaves its connection.
+/// The way in which an application leaves its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseMode {
-    /// Says all, hears all, lets go.
+    /// Sends all, reads all, releases the connection.
     Polite,
-    /// Lets go as soon as it has said all, whatever the peer still says.
+    /// Releases the connection after sending all, whatever the peer still sends.
     Hasty,
-    /// Says all and does not finish before the peer has.
+    /// Sends all and does not finish before the peer has.
     Waiting,
 }
 
 impl Workload {
-    /// Says so many bytes, and hears the peer to its end.
+    /// Sends this many bytes, and reads to the peer's end.
     pub const fn of(bytes: u64) -> Self {
         Self {
             bytes,
@@ -49,41 +49,41 @@ impl Workload {
         }
     }
 
-    /// The same, leaving in another way.
+    /// The same, with another way of leaving.
     #[must_use]
     pub const fn leaving(self, close_mode: CloseMode) -> Self {
         Self { close_mode, ..self }
     }
 
-    /// The same, counting what the peer has not said.
+    /// The same, counting bytes that the peer has not sent.
     #[must_use]
     pub const fn counting_wrong_bytes(self) -> Self {
         Self { wrong_bytes: WrongBytes::Count, ..self }
     }
 
-    /// The same, deaf until `moment`.
+    /// The same, without reading until `moment`.
     #[must_use]
     pub const fn reading_from(self, moment: Instant) -> Self {
         Self { reads_from: moment, ..self }
     }
 }
 
-/// How it went.
+/// The result of a connection.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// When it was over.
+    /// The time of its end.
     pub at: Instant,
-    /// Bytes said (taken by the endpoint).
+    /// Bytes sent (taken by the endpoint).
     pub said: u64,
-    /// Bytes heard; every one was the right one, but for [`Outcome::wrong`].
+    /// Bytes read; every one was right, except for [`Outcome::wrong`].
     pub heard: u64,
-    /// Bytes heard that the peer had not said.
+    /// Bytes read that the peer had not sent.
     pub wrong: u64,
-    /// The orderly end, or why there was none.
+    /// The orderly end, or the reason for another.
     pub result: Result<(), ConnectionError>,
     /// Longest time between two reads that gave bytes.
     pub longest_gap: Duration,
-    /// What the connection said of itself in the end.
+    /// The last status of the connection.
     pub status: Status,
 }
 
@@ -121,7 +121,7 @@ impl Patterns {
         Self { own: draw(), peer: draw() }
     }
 
-    /// The same seen from the other side.
+    /// The same, seen from the other side.
     pub(crate) fn swapped(&self) -> Self {
         Self { own: self.peer.clone(), peer: self.own.clone() }
     }
@@ -130,7 +130,7 @@ impl Patterns {
 /// Bytes before a pattern repeats: a prime, so that no block or segment size divides it.
 const PERIOD: usize = 65_521;
 
-/// Bytes per write: what an application writes at once.
+/// Bytes per write of an application.
 const WRITE: u64 = 48 << 10;
 
 fn pattern(pattern_bytes: &Bytes, offset: u64, len: usize) -> Bytes {
@@ -154,28 +154,28 @@ impl Application {
         }
     }
 
-    /// Bytes said so far.
+    /// Bytes sent so far.
     pub fn said(&self) -> u64 {
         self.said
     }
 
-    /// Bytes heard so far.
+    /// Bytes read so far.
     pub fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// How it went, once it is over.
+    /// The result, once it is over.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// When it wants to be called even if nothing has happened.
+    /// The time of the next call without an event.
     pub(crate) fn wants_call_at(&self) -> Option<Instant> {
         (self.outcome.is_none() && self.workload.reads_from > Instant::ZERO)
             .then_some(self.workload.reads_from)
     }
 
-    /// Says and hears what is possible now.
+    /// Writes and reads as much as possible now.
     pub(crate) fn talk(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.outcome.is_some() {
             return;
@@ -192,7 +192,7 @@ impl Application {
                 self.leave(now, endpoint, Ok(()));
             }
             Some(Ok(())) | None => {
-                // The peer may have said all, and then cut us short.
+                // The peer may have sent all, and then reset the connection.
                 if let Some(Err(error)) = endpoint.end(self.id) {
                     self.leave(now, endpoint, Err(error));
                 }
@@ -223,7 +223,7 @@ impl Application {
         }
     }
 
-    /// Reads all there is; the end, if it has come.
+    /// Reads all available data; returns the end, if it has come.
     fn hear(&mut self, now: Instant, endpoint: &mut Endpoint) -> Option<Result<(), ConnectionError>> {
         loop {
             match endpoint.read(now, self.id) {

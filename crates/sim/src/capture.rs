@@ -10,13 +10,13 @@ use crate::PathIndex;
 pub(crate) struct Capture(Writer<Vec<u8>>);
 
 impl Capture {
-    /// A capture with an interface for each of so many paths.
+    /// Returns a capture with this many interfaces, one per path.
     pub(crate) fn new(paths: usize) -> io::Result<Self> {
         let interfaces = (0..paths).map(|path| Interface::named(format!("path{path}")));
         Writer::new(Vec::new(), None, interfaces).map(Self)
     }
 
-    /// Writes a packet down.
+    /// Records a packet.
     pub(crate) fn record(&mut self, at: Instant, path: PathIndex, packet: &[u8]) -> io::Result<()> {
         self.0.write(&Packet::new(path.0 as u32, Duration::from_nanos(at.as_nanos()), packet))
     }

@@ -32,13 +32,13 @@ pub struct Coalescer {
     timeout: Duration,
     /// Payload bytes of the longest train.
     limit: usize,
-    /// Whether what comes out is one long segment on a wire, in place of a train with its segment size.
+    /// Whether the output is one long segment on a wire, instead of a train with its segment size.
     is_wire: bool,
     held: BTreeMap<(Direction, FourTuple), Train>,
 }
 
-/// Segments that were merged, and the payload bytes of the first: the others are no longer, and one that is
-/// shorter is the last.
+/// Merged segments, and the payload bytes of the first. No other segment is longer, and a shorter one is
+/// the last.
 struct Train {
     whole: Segment,
     size: usize,
@@ -120,7 +120,7 @@ impl Element for Coalescer {
 
 fn can_follow(train: &Train, segment: &Segment, limit: usize) -> bool {
     let Train { whole, size, since: _ } = train;
-    // Receive offload leaves apart what tells other things (of marks).
+    // Receive offload does not merge segments with different marks.
     let told = Flags::ECE.with(Flags::AE);
     let other_flags = Flags(Flags::FIN.0 | Flags::RST.0 | Flags::URG.0 | Flags::CWR.0);
     !segment.payload.is_empty()

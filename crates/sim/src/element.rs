@@ -4,7 +4,7 @@ use plait_base::Instant;
 
 use crate::Frame;
 
-/// Which way a frame goes along a path.
+/// The direction of a frame on a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Direction {
     /// From the first end of the path to the second.
@@ -33,17 +33,17 @@ impl Direction {
 
 /// One box on a path.
 pub trait Element {
-    /// Takes a frame that arrives `now` on its way in `direction`. What comes out of it, now or later, goes
-    /// to `out`; nothing there means that it is lost.
+    /// Takes a frame that arrives at `now` in `direction`. Its output, now or later, goes to `out`; without
+    /// output the frame is lost.
     fn pass(&mut self, now: Instant, direction: Direction, frame: Frame, out: &mut Outlet);
 
-    /// The moment asked for by [`Outlet::wake_at`] has come.
+    /// Called at the time requested by [`Outlet::wake_at`].
     fn wake(&mut self, now: Instant, out: &mut Outlet) {
         let _ = (now, out);
     }
 }
 
-/// Where a box puts what comes out of it.
+/// The output of a box.
 #[derive(Default)]
 pub struct Outlet {
     pub(crate) frames: Vec<(Instant, Direction, Frame)>,
@@ -51,7 +51,7 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// `frame` leaves the box at `at` in `direction`: the way it came, or back.
+    /// Sends `frame` out of the box at `at` in `direction`: onwards, or back.
     pub fn push(&mut self, at: Instant, direction: Direction, frame: Frame) {
         self.frames.push((at, direction, frame));
     }

@@ -16,20 +16,20 @@ use crate::{
 const PORT: u16 = 4433;
 /// More than a connection can send in the time of a test.
 const ENDLESS: u64 = 1 << 40;
-/// Time between two looks at a queue.
+/// Interval between reads of a queue.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A link that several paths lead over.
+/// A link shared by several paths.
 #[derive(Clone)]
 pub struct Bottleneck(Rc<RefCell<Link>>);
 
 impl Bottleneck {
-    /// A bottleneck that is the same both ways.
+    /// Returns a bottleneck with the same rate in both directions.
     pub fn new(model: LinkConfig, seed: u64) -> Self {
         Self(Rc::new(RefCell::new(Link::new(model, seed))))
     }
 
-    /// Bytes that wait at `now` on their way to the server.
+    /// Bytes in the queue to the server at `now`.
     fn waiting(&self, now: Instant) -> u64 {
         self.0.borrow().waiting(now, Direction::Forward)
     }
@@ -41,8 +41,8 @@ impl Element for Bottleneck {
     }
 }
 
-/// The link in front of a bottleneck: its delay varies by two milliseconds. Without that, senders in step would lose in step, or
-/// one of them only.
+/// The link in front of a bottleneck, with a delay that varies by two milliseconds. Without that, senders in step would all lose
+/// packets in step, or only one of them would.
 fn access(seed: u64) -> Box<dyn Element> {
     let model = LinkConfig { delay: Duration::ZERO, jitter: Duration::from_millis(2), ..plain_link() };
     Box::new(Link::new(model, seed))
@@ -61,35 +61,35 @@ impl Element for Meter {
     }
 }
 
-/// What was measured of one path.
+/// The measurements of one path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Load {
     /// Bytes that the connection has carried.
     pub ours: u64,
     /// Bytes that the rivals over this path's bottleneck have carried.
     pub rivals: u64,
-    /// Bytes that waited in front of the bottleneck, one look each 10 ms, in ascending order.
+    /// Bytes in the queue of the bottleneck, one value each 10 ms, in ascending order.
     pub waiting: Vec<u64>,
 }
 
 impl Load {
-    /// The part of the path that the connection has carried, of what it and its rivals have.
+    /// The connection's share of the bytes on the path, rivals included.
     pub fn share(&self) -> f64 {
         self.ours as f64 / (self.ours + self.rivals).max(1) as f64
     }
 }
 
-/// A connection that sends without end from a client to a server, over a path for each of some bottlenecks, and its rivals.
+/// A connection that sends endlessly from a client to a server, over a path for each of some bottlenecks, and its rivals.
 pub struct Fight {
     world: World,
     bottlenecks: Vec<Bottleneck>,
-    /// What the connection and its rivals have carried, by path.
+    /// Bytes of the connection and of its rivals, by path.
     carried: Vec<[Meter; 2]>,
     client: HostIndex,
 }
 
 impl Fight {
-    /// The connection begins. The client has `more` addresses of the server behind its first path.
+    /// Starts the connection. The client has `more` addresses of the server on its first path.
     ///
     /// # Panics
     /// If there is no bottleneck.
@@ -120,7 +120,7 @@ impl Fight {
         Self { world, bottlenecks: bottlenecks.to_vec(), carried, client }
     }
 
-    /// From now on a connection between hosts of its own sends without end over the bottleneck of path `number`.
+    /// Starts a rival: a connection between hosts of its own sends endlessly over the bottleneck of path `number`.
     pub fn add_rival(&mut self, number: usize, config: &Config) {
         let world = &mut self.world;
         let (client, server) =
@@ -135,12 +135,12 @@ impl Fight {
         world.open(client, config.clone(), &[remote], Workload::of(ENDLESS));
     }
 
-    /// Lets time pass.
+    /// Runs for some time.
     pub fn run_for(&mut self, time: Duration) {
         self.world.run_for(time);
     }
 
-    /// Lets time pass. Returns what was carried in it, by path.
+    /// Runs for some time. Returns the bytes carried in it, by path.
     pub fn measure(&mut self, time: Duration) -> Vec<Load> {
         let bytes = |meters: &[Meter; 2]| [0, 1].map(|number: usize| meters[number].0.get());
         let before: Vec<_> = self.carried.iter().map(bytes).collect();
@@ -161,7 +161,7 @@ impl Fight {
         carried.map(load).collect()
     }
 
-    /// The world in which this happens, and the client of the connection.
+    /// The world of the connection, and its client.
     pub fn world(&self) -> (&World, HostIndex) {
         (&self.world, self.client)
     }

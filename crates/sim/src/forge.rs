@@ -7,11 +7,11 @@ use plait_wire::{Flags, OptionBytes, Segment};
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// Changes payload and mends the TCP checksum: what a box does that rewrites addresses inside of protocols.
+/// Changes payload and mends the TCP checksum, like a box that rewrites addresses inside of protocols.
 pub struct Corruptor {
     direction: Direction,
     since: Instant,
-    /// Segments that are still to be changed.
+    /// Number of segments still to change.
     left: u32,
 }
 
@@ -40,27 +40,27 @@ impl Element for Corruptor {
     }
 }
 
-/// What is forged.
+/// The kind of forgery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forgery {
-    /// A reset, exactly in place.
+    /// A reset with the exact sequence number.
     Reset,
-    /// A FIN behind the data seen last.
+    /// A FIN after the last seen data.
     Fin,
     /// Bytes that no application wrote, without options.
     Data,
 }
 
-/// A box that sees everything and puts segments of its own in.
+/// A box that sees everything and injects segments of its own.
 pub struct Forger {
     direction: Direction,
     forgery: Forgery,
-    /// Data segments to let pass first.
+    /// Number of data segments to let pass first.
     behind: u32,
 }
 
 impl Forger {
-    /// Forges once, behind the data segment number `behind` that goes in `direction`.
+    /// Forges once, after the data segment number `behind` in `direction`.
     pub fn new(direction: Direction, forgery: Forgery, behind: u32) -> Self {
         Self { direction, forgery, behind }
     }
@@ -98,8 +98,8 @@ impl Element for Forger {
     }
 }
 
-/// Flips bits of TCP headers, options and payload, and mends the checksum: no checksum protects from what
-/// comes out.
+/// Flips bits of TCP headers, options and payload, and mends the checksum, so that no checksum detects the
+/// change.
 pub struct Mutator {
     probability: f64,
     during: Range<Instant>,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use plait_wire::{Packet, Segment, TcpEmit, Trust};
 
-/// One IP packet, with what receive offload says about it.
+/// One IP packet, with its receive offload metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The packet.
@@ -15,7 +15,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A packet as it comes off a wire.
+    /// Returns a packet as it arrives from a wire.
     pub fn new(bytes: Bytes) -> Self {
         Self { bytes, segment_size: 0, trust: Trust::Verify }
     }
@@ -25,7 +25,7 @@ impl Frame {
         Self::new(emit(segment, TcpEmit::Complete))
     }
 
-    /// The packet of a super-segment as receive offload hands it over.
+    /// Returns the packet of a super-segment as receive offload delivers it.
     pub fn of_train(segment: &Segment) -> Self {
         Self {
             bytes: emit(segment, TcpEmit::Partial),
@@ -34,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// The TCP segment in it, if there is one and nothing is wrong with it.
+    /// Returns its TCP segment, if it has a valid one.
     pub fn segment(&self) -> Option<Segment> {
         match Packet::parse(&self.bytes, self.segment_size, self.trust) {
             Ok(Packet::Tcp(segment)) => Some(segment),

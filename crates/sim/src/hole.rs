@@ -7,9 +7,9 @@ use plait_wire::{Flags, IcmpReason, IpVersion, Segment, icmp_error};
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// Swallows everything during some time, without a word.
+/// Drops everything for some time, silently.
 pub struct BlackHole {
-    /// When.
+    /// The time range.
     pub during: Range<Instant>,
 }
 
@@ -48,7 +48,7 @@ impl Element for AckLoss {
 pub struct NarrowLink {
     /// MTU, in bytes, IP header included.
     pub mtu: u16,
-    /// Whether the router in front of it says so (a packet too big), or keeps silent.
+    /// Whether the router in front of it reports that a packet is too big, or drops it silently.
     pub speaks: bool,
 }
 

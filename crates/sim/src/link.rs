@@ -25,7 +25,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that is the same both ways.
+    /// Returns a link with the same model in both directions.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self::asymmetric(config.clone(), config, seed)
     }
@@ -36,7 +36,7 @@ impl Link {
         Self { lanes: [plait_link::Link::new(forward, there), plait_link::Link::new(backward, back)] }
     }
 
-    /// Bytes that wait at `now` in front of the bottleneck, in one direction.
+    /// Bytes in the queue at `now`, in one direction.
     pub fn waiting(&self, now: Instant, direction: Direction) -> u64 {
         match direction {
             Direction::Forward => self.lanes[0].waiting(now),
@@ -44,7 +44,7 @@ impl Link {
         }
     }
 
-    /// Changes the rate of both directions from `now` on. What waits keeps its place.
+    /// Changes the rate of both directions from `now` on. Queued frames keep their place.
     pub fn set_rate(&mut self, now: Instant, rate: Option<NonZeroU64>) {
         for lane in &mut self.lanes {
             let config = LinkConfig { rate, ..lane.config().clone() };

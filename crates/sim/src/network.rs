@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::{Direction, Element, Frame, HostIndex, Outlet};
 
-/// Names a path of the world, in the order of their making.
+/// Identifies a path of the world, in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathIndex(pub usize);
 
-/// Which addresses the ends of a path have.
+/// The address families of the ends of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Families {
     /// IPv4 only.
@@ -29,7 +29,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses that `path` has at its end number `end`, 0 or 1.
+    /// Returns the addresses of `path` at its end number `end`, 0 or 1.
     pub(crate) fn assign(path: PathIndex, end: u8, families: Families) -> Self {
         let net = path.0 as u8;
         let v4 = Ipv4Addr::new(10, net, 0, end + 1);
@@ -49,7 +49,7 @@ pub(crate) struct Line {
     pub(crate) chain: Vec<Box<dyn Element>>,
 }
 
-/// A frame on its way. `gap` counts the places between the boxes: 0 is in front of the first one.
+/// A frame on its way. `gap` counts the gaps between the boxes: 0 is in front of the first one.
 pub(crate) struct Transit {
     pub(crate) path: PathIndex,
     pub(crate) direction: Direction,
@@ -57,7 +57,7 @@ pub(crate) struct Transit {
     pub(crate) frame: Frame,
 }
 
-/// What is next for a frame.
+/// The result of a step of a frame.
 pub(crate) enum Next {
     /// It has crossed the path.
     Arrived(HostIndex, Frame),
@@ -65,7 +65,7 @@ pub(crate) enum Next {
     Taken(usize, Outlet),
 }
 
-/// All paths, and which packets take which.
+/// All paths, and the routes of packets.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) lines: Vec<Line>,
@@ -97,7 +97,7 @@ impl Network {
         self.routes.insert((source, destination), (path, direction));
     }
 
-    /// A frame between these addresses at the start of its way; `None` where there is no way.
+    /// Returns a frame between these addresses at the start of its path; `None` without a route.
     pub(crate) fn depart(&self, source: IpAddr, destination: IpAddr, frame: Frame) -> Option<Transit> {
         let (path, direction) = *self.routes.get(&(source, destination))?;
         let gap = match direction {

@@ -14,7 +14,7 @@ use crate::{
 
 /// A client and a server.
 pub struct Pair {
-    /// The world they live in.
+    /// Their world.
     pub world: World,
     /// The host that opens connections.
     pub client: HostIndex,
@@ -25,7 +25,7 @@ pub struct Pair {
     families: Families,
 }
 
-/// How a conversation went, on both sides.
+/// The result of a conversation, on both sides.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     /// The side that opened it.
@@ -37,7 +37,7 @@ pub struct Conversation {
 }
 
 impl Pair {
-    /// Where the server listens.
+    /// The port of the server.
     pub const PORT: u16 = 4433;
 
     /// Two hosts and `paths` perfect paths of 10 ms each way, each with addresses of its own at both ends.
@@ -53,23 +53,23 @@ impl Pair {
         Self { world, client, server, paths, families }
     }
 
-    /// The chain of path number `path` is one link.
+    /// Makes one link the chain of path number `path`.
     pub fn link(&mut self, path: usize, model: LinkConfig) {
         self.chain(path, vec![Box::new(Link::new(model, path as u64))]);
     }
 
-    /// The chain of path number `path`.
+    /// Sets the chain of path number `path`.
     pub fn chain(&mut self, path: usize, chain: Vec<Box<dyn Element>>) {
         self.world.set_chain(self.paths[path], chain);
     }
 
-    /// The box and, behind it, a link of 10 ms.
+    /// Makes the box, followed by a link of 10 ms, the chain.
     pub fn chain_with(&mut self, path: usize, element: impl Element + 'static) {
         let link = Link::new(plain_link(), path as u64);
         self.chain(path, vec![Box::new(element), Box::new(link)]);
     }
 
-    /// Where the server is, at the end of path number `path`.
+    /// The server's address at the end of path number `path`.
     pub fn server_address(&self, path: usize) -> SocketAddr {
         let version = match self.families {
             Families::V4 | Families::Both => IpVersion::V4,
@@ -78,22 +78,22 @@ impl Pair {
         SocketAddr::new(self.world.address(self.paths[path], 1, version), Self::PORT)
     }
 
-    /// The server listens and answers each connection with this workload.
+    /// Makes the server listen and answer each connection with this workload.
     pub fn serve(&mut self, config: &Config, workload: Workload) {
         self.world.serve(self.server, Self::PORT, config.clone(), workload);
     }
 
-    /// The client opens a connection to the address of the first path.
+    /// Opens a connection of the client to the address of the first path.
     pub fn open(&mut self, config: &Config, workload: Workload) -> ConnectionId {
         let remote = self.server_address(0);
         self.world.open(self.client, config.clone(), &[remote], workload)
     }
 
-    /// One connection from its opening to the end of both sides.
+    /// Runs one connection from its opening to the end of both sides.
     ///
     /// # Panics
     ///
-    /// If it takes longer than `limit`, or if a side did not hear exactly what the other said although both
+    /// If it takes longer than `limit`, or if a side did not read exactly the sent bytes although both
     /// ended in order.
     pub fn talk(
         &mut self,
@@ -106,7 +106,7 @@ impl Pair {
         self.converse(config, client, limit)
     }
 
-    /// The same, for a server that is listening already.
+    /// The same, for a server that listens already.
     pub fn converse(&mut self, config: &Config, client: Workload, limit: Duration) -> Conversation {
         let begin = self.world.now();
         let before = self.world.accepted(self.server).count();
@@ -138,7 +138,7 @@ impl Pair {
     ///
     /// # Panics
     ///
-    /// If one of the hosts still keeps anything then.
+    /// If one of the hosts still keeps state then.
     pub fn assert_clean(&mut self) {
         self.world.run_for(Duration::from_secs(300));
         for host in [self.client, self.server] {
@@ -153,7 +153,7 @@ impl Pair {
         self.world.now() + after
     }
 
-    /// How far the connections are that are not over, for the message of a failed test.
+    /// The progress of the unfinished connections, for the message of a failed test.
     pub fn unfinished(&self) -> String {
         let now = self.world.now();
         let mut text = format!("at {now:?}");

@@ -7,23 +7,24 @@ use std::rc::Rc;
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// A segment that crossed.
+/// A recorded segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Crossing {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// What.
+    /// The segment.
     pub segment: Segment,
 }
 
-/// Records what crosses it. Clones share the record: one goes into the path, one stays with the test.
+/// Records the segments on a path. Clones share the record: one is in the path, one stays with the
+/// test.
 #[derive(Clone, Default)]
 pub struct Recorder(Rc<RefCell<Vec<Crossing>>>);
 
 impl Recorder {
-    /// Everything that has crossed so far.
+    /// All segments so far.
     pub fn crossings(&self) -> Vec<Crossing> {
         self.0.borrow().clone()
     }

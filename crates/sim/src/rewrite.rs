@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// Adds a constant to all sequence numbers of one direction, and takes it off the acknowledgments that come
-/// back, SACK included: what firewalls do that "improve" initial sequence numbers.
+/// Adds a constant to all sequence numbers of one direction, and subtracts it from the acknowledgments of
+/// the other, SACK included, like firewalls that "improve" initial sequence numbers.
 pub struct SequenceRewriter {
     /// Added to what the first end of the path sends.
     pub forward: u32,
@@ -54,8 +54,8 @@ fn shift_sack(segment: &mut Segment, by: u32) {
     }
 }
 
-/// Translates the addresses of the first end of a path: everything it sends comes from `public`, with a port
-/// for each of its own.
+/// Translates the addresses of the first end of a path: all its segments come from `public`, with a port for
+/// each of its own.
 pub struct Nat {
     public: core::net::IpAddr,
     next_port: u16,
@@ -64,7 +64,7 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// A translator with this address towards the second end. The world has to route it:
+    /// Returns a translator with this address towards the second end. The world must route the address:
     /// [`crate::World::route`].
     pub fn new(public: core::net::IpAddr) -> Self {
         Self { public, next_port: 20_000, outside: BTreeMap::new(), inside: BTreeMap::new() }

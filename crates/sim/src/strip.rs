@@ -5,7 +5,7 @@ use plait_wire::{Flags, MptcpOption, OptionBytes, Segment, TcpOption, options, p
 
 use crate::{Direction, Element, Frame, Outlet};
 
-/// Which segments a box looks at.
+/// The segments that a box acts on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
     /// SYN.
@@ -34,7 +34,7 @@ impl Moment {
     }
 }
 
-/// A box that takes options out of segments: MPTCP's, or those of another kind.
+/// A box that removes options from segments: MPTCP's, or those of another kind.
 pub struct Stripper {
     direction: Option<Direction>,
     moment: Moment,
@@ -48,17 +48,17 @@ pub struct Stripper {
 const MPTCP: u8 = 30;
 
 impl Stripper {
-    /// Takes out all options of kind 30.
+    /// Removes all options of kind 30.
     pub fn all(moment: Moment) -> Self {
         Self::kind(moment, MPTCP)
     }
 
-    /// Takes out all options of this kind.
+    /// Removes all options of this kind.
     pub fn kind(moment: Moment, kind: u8) -> Self {
         Self { direction: None, moment, kind, subtype: None, since: Instant::ZERO }
     }
 
-    /// Takes out those of kind 30 with this subtype.
+    /// Removes options of kind 30 with this subtype.
     pub fn subtype(moment: Moment, subtype: u8) -> Self {
         Self { subtype: Some(subtype), ..Self::all(moment) }
     }
@@ -104,9 +104,9 @@ impl Element for Stripper {
     }
 }
 
-/// A box that drops segments with an MPTCP option, without a word.
+/// A box that silently drops segments with an MPTCP option.
 pub struct Firewall {
-    /// Which ones it looks at.
+    /// The segments that it acts on.
     pub moment: Moment,
 }
 
@@ -121,7 +121,7 @@ impl Element for Firewall {
     }
 }
 
-/// The options of `segment` for which `keep` says so.
+/// The options of `segment` that `keep` accepts.
 fn keep_options(segment: &Segment, keep: impl Fn(&TcpOption<'_>) -> bool) -> OptionBytes {
     let mut kept = OptionBytes::new();
     for option in options(&segment.options).flatten().filter(keep) {

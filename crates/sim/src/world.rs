@@ -15,14 +15,14 @@ use crate::{
     Application, Direction, Element, Families, Frame, Link, Outlet, PathIndex, Workload, plain_link,
 };
 
-/// Names a host of the world.
+/// Identifies a host of the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostIndex(pub usize);
 
-/// Rounds of timers at one moment; a driver would use up its processor with a host that takes more.
+/// Most rounds of timers at one moment; a host that needs more would use up the processor of its driver.
 const MOST_ROUNDS: usize = 32;
 
-/// What is going to happen.
+/// A future event.
 enum WorldEvent {
     Arrival(Transit),
     Wake(PathIndex, usize),
@@ -38,11 +38,11 @@ struct Host {
     malformed: MalformedCounts,
     serving: BTreeMap<ListenerId, Workload>,
     applications: BTreeMap<ConnectionId, Application>,
-    /// Connections that came by a listener, in the order of their coming.
+    /// Accepted connections, in the order of their arrival.
     accepted: Vec<ConnectionId>,
 }
 
-/// Hosts, paths between them, and what is under way.
+/// Hosts, paths between them, and frames in flight.
 pub struct World {
     now: Instant,
     random: SeededRandom,
@@ -52,7 +52,7 @@ pub struct World {
     future: BTreeMap<(Instant, u64), WorldEvent>,
     next_serial: u64,
     capture: Option<Capture>,
-    /// Packets for which there was no way.
+    /// Packets without a route.
     unrouted: u64,
     /// How long a job of a connection takes at most.
     longest_job: Duration,
@@ -60,10 +60,10 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world; everything follows from `seed`.
+    /// Returns an empty world; everything follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
-            // Not zero: nothing may depend on the start of the run being the start of time.
+            // Not zero: nothing may depend on a run that starts at time zero.
             now: Instant::from_millis(1000),
             random: SeededRandom::from_number(seed),
             patterns: Patterns::draw(seed),
@@ -78,13 +78,13 @@ impl World {
         }
     }
 
-    /// From now on blocks that connections leave to others ([`Config::crypto_jobs`]) take up to so long, each a time of
-    /// its own, so that results come in any order.
+    /// Makes jobs of connections ([`Config::crypto_jobs`]) take up to this time, each a time of its own, so that
+    /// results come in any order.
     pub fn set_longest_job(&mut self, longest: Duration) {
         self.longest_job = longest;
     }
 
-    /// Most jobs that any host had under way at a time.
+    /// Most concurrent jobs of a host so far.
     pub fn most_jobs(&self) -> usize {
         self.most_jobs
     }
@@ -112,7 +112,7 @@ impl World {
         self.add_line([from, to], addresses)
     }
 
-    /// Adds a path that ends at the address that `other` ends at.
+    /// Adds a path with the same far end as `other`.
     pub fn add_path_beside(&mut self, from: HostIndex, other: PathIndex, families: Families) -> PathIndex {
         let path = PathIndex(self.network.lines.len());
         let Line { hosts: [_, to], addresses: [_, far], .. } = self.network.lines[other.0];
@@ -162,7 +162,7 @@ impl World {
         found.expect("the path has an address of this family")
     }
 
-    /// Changes what a host knows about its path `id`.
+    /// Changes a path of a host, by its `id`.
     pub fn change_path(&mut self, host: HostIndex, id: PathIndex, change: impl FnOnce(&mut Path)) {
         let endpoint = &mut self.hosts[host.0].endpoint;
         let mut path = endpoint.paths().get(PathId(id.0 as u8)).expect("the host has the path").clone();
@@ -171,13 +171,13 @@ impl World {
         self.pump(host);
     }
 
-    /// Takes a path away from a host.
+    /// Removes a path from a host.
     pub fn remove_path(&mut self, host: HostIndex, id: PathIndex) {
         self.hosts[host.0].endpoint.remove_path(self.now, PathId(id.0 as u8));
         self.pump(host);
     }
 
-    /// Writes down everything from now on; call it behind the last [`World::add_path`].
+    /// Captures everything from now on; call it after the last [`World::add_path`].
     pub fn start_capture(&mut self) {
         self.capture = Some(Capture::new(self.network.lines.len()).expect("memory takes everything"));
     }
@@ -217,12 +217,12 @@ impl World {
         self.now
     }
 
-    /// Packets for which there was no way.
+    /// Packets without a route.
     pub fn unrouted(&self) -> u64 {
         self.unrouted
     }
 
-    /// Packets that a host has dropped because they are none of its own.
+    /// Packets that a host has dropped because they were not for it.
     pub fn malformed(&self, host: HostIndex) -> &MalformedCounts {
         &self.hosts[host.0].malformed
     }
@@ -232,7 +232,7 @@ impl World {
         &self.hosts[host.0].endpoint
     }
 
-    /// Does something to the endpoint of a host; what follows from it happens.
+    /// Changes the endpoint of a host, and handles the effects.
     pub fn with_endpoint<T>(&mut self, host: HostIndex, act: impl FnOnce(Instant, &mut Endpoint) -> T) -> T {
         let result = act(self.now, &mut self.hosts[host.0].endpoint);
         self.pump(host);
@@ -249,13 +249,13 @@ impl World {
         self.hosts[host.0].applications.iter().map(|(id, application)| (*id, application))
     }
 
-    /// The applications on the connections that came by a listener, in the order of their coming.
+    /// The applications on accepted connections, in the order of their arrival.
     pub fn accepted(&self, host: HostIndex) -> impl Iterator<Item = &Application> {
         let host = &self.hosts[host.0];
         host.accepted.iter().map(|id| &host.applications[id])
     }
 
-    /// Forgets the applications that are through; for worlds that see very many.
+    /// Drops the applications that have ended; for worlds with very many.
     pub fn dismiss_finished(&mut self) {
         for host in &mut self.hosts {
             host.applications.retain(|_, application| application.outcome().is_none());
@@ -263,17 +263,17 @@ impl World {
         }
     }
 
-    /// Hands a packet to a host as if it had come from outside.
+    /// Delivers a packet to a host as if it had come from outside.
     pub fn inject(&mut self, host: HostIndex, frame: &Frame) {
         self.arrive(host, frame);
     }
 
-    /// Lets a segment depart as if the host with its source address had sent it.
+    /// Sends a segment as if the host with its source address had sent it.
     pub fn send_as(&mut self, segment: &Segment) {
         self.depart(segment);
     }
 
-    /// Runs until `done`, or for at most `limit`; whether it was done.
+    /// Runs until `done`, or for at most `limit`; returns whether it was done.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {
@@ -290,12 +290,12 @@ impl World {
         }
     }
 
-    /// Runs for so long.
+    /// Runs for this time.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(time, |_| false);
     }
 
-    /// Runs until no application has anything left to do.
+    /// Runs until no application has work left.
     pub fn run_talk(&mut self, limit: Duration) -> bool {
         self.run_until(limit, |world| {
             world
@@ -311,7 +311,7 @@ impl World {
         deadlines.chain(event).min()
     }
 
-    /// Everything that happens at `moment`.
+    /// Handles all events at `moment`.
     fn step(&mut self, moment: Instant) {
         self.now = self.now.max(moment);
         while let Some(entry) = self.future.first_entry()
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// Runs the timers of a host that are due. What runs may make others due at once, but not for ever.
+    /// Runs the due timers of a host. They may make others due at once, but not for ever.
     fn run_timers(&mut self, index: HostIndex) {
         for _ in 0..MOST_ROUNDS {
             let endpoint = &mut self.hosts[index.0].endpoint;
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// What has come out of a box is under way to the next.
+    /// Schedules the output of a box for the next box.
     fn emerge(&mut self, path: PathIndex, element: usize, out: Outlet) {
         let Outlet { frames, wake } = out;
         for (at, direction, frame) in frames {
@@ -396,7 +396,7 @@ impl World {
         self.pump(host);
     }
 
-    /// Sends what the host has to send and tells its applications what there is to tell, until it rests.
+    /// Sends the segments of the host and notifies its applications, until it is idle.
     fn pump(&mut self, index: HostIndex) {
         loop {
             while let Some(transmit) = self.hosts[index.0].endpoint.poll_transmit(self.now) {
