@@ -10,7 +10,7 @@ use plait_wire::{Malformed, Packet, Segment, Trust};
 use crate::flow::{Flow, FlowId};
 use crate::link_layer::ip_packet;
 
-/// What a capture file holds, sorted by connection and direction.
+/// The contents of a capture file, sorted by connection and direction.
 #[derive(Default)]
 pub struct Capture {
     flows: BTreeMap<FlowId, Flow>,

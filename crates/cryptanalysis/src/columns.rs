@@ -12,7 +12,7 @@ pub struct Run {
     /// Place of the first byte in the stream, counted from the first byte seen of the stream or from any
     /// other fixed place: only differences count.
     pub start: u64,
-    /// What was on the wire.
+    /// The bytes on the wire.
     pub scrambled: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Columns {
         self.differences.len()
     }
 
-    /// Whether nothing was seen.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sum.is_none()

@@ -2,7 +2,7 @@
 
 use crate::language::Model;
 
-/// What XOR with one byte makes of the bytes.
+/// The effect of XOR with one byte on the data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConstantKey {
     /// The byte.
@@ -15,7 +15,7 @@ pub struct ConstantKey {
 #[must_use]
 pub fn constant_key(bytes: &[u8], model: &Model) -> ConstantKey {
     let with = |key: u8| ConstantKey { key, plain: bytes.iter().map(|byte| byte ^ key).collect() };
-    // A sample tells; the whole of a long capture is not needed 256 times.
+    // A sample is enough; the whole of a long capture is not needed 256 times.
     let sample = &bytes[..bytes.len().min(SAMPLE)];
     let bits = |key: &u8| {
         let plain: Vec<u8> = sample.iter().map(|byte| byte ^ key).collect();

@@ -167,7 +167,7 @@ impl Placed {
         }
     }
 
-    /// What there is between two places.
+    /// The bytes between two places.
     fn within(&self, start: u64, end: u64) -> Vec<(u64, Bytes)> {
         let from = self.0.range(..=start).next_back().map_or(start, |(&place, _)| place);
         let cut = |(&place, bytes): (&u64, &Bytes)| {

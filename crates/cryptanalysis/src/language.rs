@@ -1,4 +1,4 @@
-//! How likely a byte is behind the four before it, in English, HTML and HTTP.
+//! The probability of a byte after the four before it, in English, HTML and HTTP.
 //!
 //! The shipped table counts what follows what, up to five bytes, in texts that are listed in
 //! `model/train.sh`; seldom ones are left out. A byte's probability mixes what was counted behind the whole
@@ -89,7 +89,7 @@ impl Model {
         })
     }
 
-    /// What comes behind the last bytes of `context`, of which at most [`CONTEXT`] count.
+    /// The distribution after the last bytes of `context`, of which at most [`CONTEXT`] count.
     pub(crate) fn next_byte(&self, context: &[u8]) -> NextByte {
         let context = &context[context.len().saturating_sub(CONTEXT)..];
         let short = context.last().map_or(256, |&byte| usize::from(byte));

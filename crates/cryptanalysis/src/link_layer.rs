@@ -1,4 +1,4 @@
-//! What lies in front of the IP packet in a captured frame.
+//! The header in front of the IP packet in a captured frame.
 
 use plait_pcap::LinkType;
 

@@ -9,10 +9,10 @@ use crate::truth::Truth;
 /// Shortest piece that is attacked: shorter ones are ambiguous, and handshakes and headers of protocols are among them.
 const SHORTEST: usize = 512;
 
-/// What was read of several pieces.
+/// The text recovered from several pieces.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
-    /// What came of the longest of them.
+    /// The result for the longest of them.
     pub longest: Vec<u8>,
     /// The share of all bytes attacked that is right, 0 to 1.
     pub right: f64,

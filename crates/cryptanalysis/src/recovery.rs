@@ -5,14 +5,14 @@ use crate::crib::{locate_crib, settle};
 use crate::language::Model;
 use crate::solve::{Effort, solve};
 
-/// What was read of one run.
+/// The text recovered from one run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recovered {
     /// Place of the first byte, counted like the run's.
     pub start: u64,
     /// As many bytes as the run has.
     pub plain: Vec<u8>,
-    /// The 64 bytes before the run: they went over other paths, and what is left of them here gives them away.
+    /// The 64 bytes before the run: they used other paths, and their traces in this run reveal them.
     pub before: Vec<u8>,
     /// Bits per byte that the model needs for it: of a run of a few hundred bytes, below 4.4 is
     /// text and above 5 noise.

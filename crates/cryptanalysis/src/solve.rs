@@ -7,10 +7,10 @@
 use crate::columns::{Columns, PERIOD};
 use crate::language::{CONTEXT, Model, NextByte};
 
-/// How much work a run is worth.
+/// The effort for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// Rows of 65 bytes that are looked at; more give nothing new.
+    /// Most rows of 65 bytes that are used; more give nothing new.
     pub rows: usize,
     /// Rows times guesses that are followed at a time; from eight rows on, every row makes the right guess
     /// stand out more, and fewer are followed.
@@ -32,7 +32,7 @@ pub struct Solution {
     pub bits_per_byte: f32,
 }
 
-/// Looks for the columns' first bytes. What is known of them already stays as it is.
+/// Searches the columns' first bytes. Known ones stay as they are.
 #[must_use]
 pub fn solve(columns: &Columns, known: &[Option<u8>; PERIOD], model: &Model, effort: Effort) -> Solution {
     let search = Search { columns, known, model, rows: columns.rows().min(effort.rows), effort };

@@ -1,4 +1,4 @@
-//! How much of it is right, given the plain text.
+//! The correct share of the recovered text, given the plain text.
 
 use crate::columns::{LEAD, PERIOD, Run};
 use crate::language::Model;
@@ -15,7 +15,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Right of seen: 0 to 1, and 0 if nothing was seen.
+    /// Right bytes as a share of seen bytes: 0 to 1, and 0 if nothing was seen.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         if self.seen == 0 { 0.0 } else { self.right as f64 / self.seen as f64 }

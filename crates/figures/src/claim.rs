@@ -1,4 +1,4 @@
-//! What a paper concludes, and whether it is so here.
+//! A conclusion of a paper, and whether it holds here.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,13 +28,13 @@ impl Conclusion {
 /// One conclusion of a paper, beside what was found here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// What the paper says.
+    /// The text of the paper.
     pub paper: String,
-    /// What was measured here.
+    /// The measurement here.
     pub measured: String,
     /// When it is taken to hold: the rule that `conclusion` comes from.
     pub rule: String,
-    /// What follows.
+    /// The verdict.
     pub conclusion: Conclusion,
     /// Where it differs, why. Else empty.
     pub why: String,
@@ -57,7 +57,7 @@ impl Claim {
     }
 }
 
-/// What follows from all claims together: one that differs is enough.
+/// The verdict of all claims together: one that differs is enough.
 pub(crate) fn together(claims: &[Claim]) -> Conclusion {
     let has = |conclusion| claims.iter().any(|claim| claim.conclusion == conclusion);
     match (has(Conclusion::Differs), has(Conclusion::Holds)) {

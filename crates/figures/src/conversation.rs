@@ -19,9 +19,9 @@ use crate::place::Place;
 use crate::system::System;
 
 const APPLICATION: &str = include_str!("application.py");
-/// How long a program may take until it listens.
+/// Time limit until a program listens.
 const START: Duration = Duration::from_secs(15);
-/// How long plait may take to end once both applications have.
+/// Time limit for plait to end after both applications have ended.
 const END: Duration = Duration::from_secs(2);
 /// Each conversation has a port of its own: that of the last one may wait for late packets.
 static PORT: AtomicU16 = AtomicU16::new(20_000);
@@ -50,7 +50,7 @@ impl Fixture {
     }
 }
 
-/// What the two applications do.
+/// The task of the two applications.
 #[derive(Clone, Debug)]
 pub(crate) enum Talk {
     /// One sends, the other receives.
@@ -60,11 +60,11 @@ pub(crate) enum Talk {
         bytes: u64,
         /// Bytes of a write.
         block: usize,
-        /// When so many have arrived, the time is noted.
+        /// The time is noted after this many bytes.
         marks: Vec<u64>,
         /// Seconds between the first block and the second.
         pause: f64,
-        /// What is sent; else a pattern.
+        /// The data to send; by default a pattern.
         document: Option<PathBuf>,
         /// Where what arrives is written to.
         keep: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub(crate) enum Talk {
 /// Seconds in which a second path has joined, at the round trips that there are here.
 pub(crate) const JOIN: f64 = 0.3;
 
-/// What an application has seen.
+/// The report of an application.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub(crate) struct Report {
     /// Bytes received, or sent.
@@ -92,13 +92,13 @@ pub(crate) struct Report {
     pub(crate) marks: Vec<(u64, f64)>,
     /// Longest time between two reads with bytes, in seconds.
     pub(crate) longest_gap: f64,
-    /// Of each size, how long each question took, in seconds.
+    /// For each size, the duration of each question, in seconds.
     pub(crate) delays: Vec<(usize, Vec<f64>)>,
     /// Why it ended before its time.
     pub(crate) error: Option<String>,
 }
 
-/// What an application is told.
+/// The instructions for an application.
 #[derive(Serialize)]
 struct Orders<'a> {
     role: &'static str,
@@ -129,14 +129,14 @@ pub(crate) struct Conversation {
     commands: Vec<String>,
 }
 
-/// How it ended.
+/// Its exit status.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     /// The command lines of one conversation.
     pub(crate) commands: Vec<String>,
 }
 
-/// Which of the two hosts.
+/// The host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Client,
@@ -177,7 +177,7 @@ impl Conversation {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // What is left is only the farewell; a broken one is ended by force.
+        // Only the close of the connection is left; a failed one is ended by force.
         let polite = if broke.is_none() { END } else { Duration::ZERO };
         let _ = self.other.wait(polite);
         for plait in &mut self.plaits {
@@ -214,7 +214,7 @@ impl Conversation {
 }
 
 impl Outcome {
-    /// The report of a conversation in which `bytes` have arrived and nothing broke.
+    /// The report of a conversation in which `bytes` have arrived without an error.
     pub(crate) fn whole(self, bytes: u64) -> anyhow::Result<Report> {
         let Report { bytes: arrived, ref error, .. } = self.report;
         ensure!(
@@ -226,7 +226,7 @@ impl Outcome {
     }
 }
 
-/// What all parts of a conversation have in common.
+/// The settings that all parts of a conversation share.
 struct Stage<'a> {
     system: System,
     place: &'a Place<'a>,

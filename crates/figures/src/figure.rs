@@ -1,4 +1,4 @@
-//! What is told of one figure or table of a paper.
+//! The report of one figure or table of a paper.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,26 +55,26 @@ impl Id {
     }
 }
 
-/// One figure or table of a paper, and what was measured in its place.
+/// One figure or table of a paper, and the measurement in its place.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// Which.
+    /// Its name.
     pub id: Id,
     /// For people.
     pub title: String,
-    /// Which paper, and where in it.
+    /// The paper, and the place in it.
     pub source: String,
-    /// What the paper has measured, how, and with what result.
+    /// The measurement of the paper: its subject, its method, and its result.
     pub published: String,
-    /// What was measured here: conditions, and what was done.
+    /// The measurement here: conditions and steps.
     pub made: String,
     /// Command lines that were run, one of each kind.
     pub commands: Vec<String>,
-    /// What was scaled or left out, and why.
+    /// The parts that were scaled or left out, and the reasons.
     pub departures: Vec<String>,
     /// The numbers.
     pub rows: Vec<Row>,
-    /// What the paper concludes, and whether it is so here.
+    /// The conclusions of the paper, and whether they hold here.
     pub claims: Vec<Claim>,
     /// All claims together.
     pub conclusion: Conclusion,
@@ -83,18 +83,18 @@ pub struct Figure {
     pub pictures: Vec<Picture>,
     /// Bytes as an eavesdropper has them.
     pub exhibits: Vec<Exhibit>,
-    /// How busy the machine was.
+    /// The load of the machine.
     pub strain: Strain,
 }
 
 /// One number, the paper's and ours.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Rows that belong together; empty where there is one group only.
+    /// The name of a group of rows; empty if there is one group only.
     pub group: String,
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
-    /// Of both numbers.
+    /// The unit of both numbers.
     pub unit: String,
     /// The paper's number; `None` if it has none for this.
     pub paper: Option<f64>,
@@ -107,7 +107,7 @@ pub struct Row {
 pub struct Picture {
     /// SVG.
     pub svg: String,
-    /// What it shows: HTML.
+    /// Its caption: HTML.
     pub caption: String,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of network namespaces, and their fixes.
 
 use std::io;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ pub enum Error {
     /// A system call failed; the text says which and on what.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as the end of the sentence "cannot ...".
+        /// The failed action, as the end of the sentence "cannot ...".
         action: String,
         /// The kernel's answer.
         source: io::Error,
@@ -19,9 +19,9 @@ pub enum Error {
     Program {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it wrote to its standard error.
+        /// Its standard error.
         message: String,
     },
     /// A program is not installed, or may not be executed.
@@ -37,7 +37,7 @@ pub enum Error {
     Name {
         /// The name as given.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use crate::sys::mptcp_info;
 use crate::{Namespace, Result};
 
-/// How an endpoint of the kernel's path manager is used (ip-mptcp(8)).
+/// The use of an endpoint of the kernel's path manager (ip-mptcp(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointFlag {
     /// Start subflows from it.
@@ -43,7 +43,7 @@ pub struct Endpoint {
     pub device: Option<String>,
     /// The port announced, on which the kernel then listens.
     pub port: Option<u16>,
-    /// What it is for.
+    /// Its use.
     pub flags: Vec<EndpointFlag>,
 }
 
@@ -94,7 +94,7 @@ impl Namespace {
         self.ip(&format!("mptcp endpoint change id {id} {flag}")).map(drop)
     }
 
-    /// What `ss` says about the Multipath TCP connections and their subflows, one block of text.
+    /// Returns the output of `ss` about the Multipath TCP connections and their subflows, one block of text.
     ///
     /// # Errors
     /// `ss` is missing.
@@ -103,7 +103,7 @@ impl Namespace {
     }
 }
 
-/// What the kernel says about one Multipath TCP connection (linux/mptcp.h, `struct mptcp_info`).
+/// The kernel's information about one Multipath TCP connection (linux/mptcp.h, `struct mptcp_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Subflows besides the first.

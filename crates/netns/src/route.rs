@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::{Cidr, Namespace, Result};
 
-/// What a route leads to.
+/// The destination of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All addresses of IPv4.

@@ -10,7 +10,7 @@ use crate::escape;
 pub struct Bar {
     /// Its name.
     pub name: String,
-    /// How long it is.
+    /// Its length.
     pub value: f64,
     /// The value in words, with its unit.
     pub text: String,
@@ -18,11 +18,11 @@ pub struct Bar {
     pub spread: Option<(f64, f64)>,
     /// A reference measurement of another source, drawn as a stroke across.
     pub reference: Option<f64>,
-    /// Which colour, as in a chart.
+    /// Its colour, as in a chart.
     pub colour: usize,
 }
 
-/// What equal steps from left to right are.
+/// The meaning of equal steps from left to right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// Equal differences; it begins at zero.

@@ -23,9 +23,9 @@ const MARK: RGBColor = RGBColor(210, 50, 50);
 /// A picture of numbers over numbers.
 #[derive(Clone, Debug)]
 pub struct Chart<'a> {
-    /// What goes from left to right.
+    /// The values from left to right.
     pub x: Axis<'a>,
-    /// What goes upwards.
+    /// The values upwards.
     pub y: Axis<'a>,
     /// Width and height before it is made to fit the page.
     pub size: (u32, u32),
@@ -33,7 +33,7 @@ pub struct Chart<'a> {
     pub mark: Option<f64>,
     /// A dotted line from left to right.
     pub level: Option<Level>,
-    /// What is drawn, one over the other.
+    /// The layers of the drawing, one over the other.
     pub lines: Vec<Line>,
 }
 
@@ -44,7 +44,7 @@ pub struct Level {
     pub at: f64,
 }
 
-/// What an axis shows.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
     /// The unit.
@@ -56,9 +56,9 @@ pub struct Axis<'a> {
 /// One of the things compared.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Which colour, counted from zero; what is beyond the last begins anew.
+    /// Its colour, counted from zero; after the last, colours repeat.
     pub colour: usize,
-    /// How the points are drawn.
+    /// The style of the points.
     pub shape: Shape,
     /// Places on both axes.
     pub points: Vec<(f64, f64)>,
@@ -66,7 +66,7 @@ pub struct Line {
     pub spreads: Vec<(f64, f64, f64)>,
 }
 
-/// How points are drawn.
+/// A style of points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Each on its own.
@@ -168,7 +168,7 @@ fn cloud(colour: RGBColor, places: impl Iterator<Item = (i32, i32)>) -> String {
     )
 }
 
-/// Which colour is which: HTML for a caption, with the names escaped.
+/// A legend of the colours: HTML for a caption, with the names escaped.
 pub fn key<'a>(names: impl IntoIterator<Item = (usize, &'a str)>) -> String {
     let entry = |(colour, name): (usize, &str)| {
         let name = crate::escape(name);

@@ -30,7 +30,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); 
 @media print { body { max-width: none; margin: 0 } pre { max-height: none; overflow: visible } figure, tr, pre { break-inside: avoid } .key { print-color-adjust: exact } }
 ";
 
-/// Nothing is fetched, whatever an eavesdropper may have read into the page; what tries is told on the console.
+/// Nothing is fetched, even if captured text in the page asks for it; attempts are reported on the console.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// A whole page: `body` is HTML, `style` comes behind the style that all pages have, and `figures` is put into the page as JSON.
