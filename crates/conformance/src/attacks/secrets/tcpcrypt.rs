@@ -36,7 +36,9 @@ fn message(first: &First, side: usize) -> Option<&[u8]> {
 /// What follows from what the log has, and the master secret.
 pub(super) fn complete(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let shared = secrets.iter().find(|secret| secret.name == SHARED).context("no shared secret")?;
-    let [Some(init1), Some(init2)] = [0, 1].map(|side| message(first, side)) else { anyhow::bail!("no Init1 and Init2") };
+    let [Some(init1), Some(init2)] = [0, 1].map(|side| message(first, side)) else {
+        anyhow::bail!("no Init1 and Init2")
+    };
     let nonce = nonce(first, 0).context("no nonce")?;
     // HMAC takes keys of any length.
     let mut extract = <Hmac<Sha256> as KeyInit>::new_from_slice(nonce).context("no key")?;
