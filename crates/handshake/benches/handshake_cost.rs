@@ -55,7 +55,7 @@ fn main() {
 fn resumed(random: &mut SeededRandom) {
     println!(
         "{:<28}{:>12}{:>14}{:>8}{:>14}{:>16}{:>8}{:>8}",
-        "TLS 1.3, who proves what",
+        "TLS 1.3, authentication",
         "full, B",
         "resumed, B",
         "ratio",

@@ -111,7 +111,7 @@ fn certified(not_after: (i32, u8, u8)) -> (OpenerSettings, ListenerSettings) {
 
 #[test]
 fn the_second_opening_to_a_known_server_is_shorter_signs_nothing_and_finds_the_same_peers() {
-    println!("| who proves what | A, B, A: bytes in full | continued | ticket |");
+    println!("| authentication | A, B, A: bytes in full | continued | ticket |");
     let kinds = [
         ("the server a key", (opener(), listener())),
         ("both a key", known_client()),
