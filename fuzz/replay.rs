@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How much of each seed is changed, and at how many of its bits.
+/// The part of each seed that is changed, and the share of its bits.
 pub(crate) struct Effort {
     /// Bytes from the start.
     pub(crate) bytes: usize,

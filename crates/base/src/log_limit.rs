@@ -38,7 +38,7 @@ impl LogLimit {
 pub struct LogLimits(BTreeMap<&'static str, LogLimit>);
 
 impl LogLimits {
-    /// What the line says has happened once more: as [`LogLimit::note`].
+    /// Notes one more event with this text: as [`LogLimit::note`].
     pub fn note(&mut self, now: Instant, what: &'static str, most: u32) -> Option<u64> {
         self.0.entry(what).or_default().note(now, most)
     }

@@ -24,7 +24,7 @@ macro_rules! serial_number {
                 self.0
             }
 
-            /// How far `self` lies behind `earlier`, in bytes; negative if it lies before it.
+            /// Returns the distance from `earlier` to `self`, in bytes; negative if `self` is before it.
             pub const fn distance(self, earlier: Self) -> $signed {
                 self.0.wrapping_sub(earlier.0).cast_signed()
             }

@@ -150,7 +150,7 @@ fn sum_of(source: IpAddr, destination: IpAddr, datagram: &[u8]) -> Checksum {
     sum
 }
 
-/// What a header says, without the ports.
+/// The content of a header, without the ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Head {
     seq: SeqNum,
@@ -193,7 +193,7 @@ pub struct Train {
     size: u16,
 }
 
-/// What may differ within a train: it ends with these.
+/// Flags that may differ within a train: it ends with these.
 const LAST: Flags = Flags(Flags::PSH.0 | Flags::FIN.0);
 
 impl Train {

@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// What each kind of segment costs a listener.
+/// The cost of each kind of segment for a listener.
 fn segments(name: &str, family: Family, [opener, listener]: [Config; 2], offer: &OptionBytes) {
     let name = &format!("{name}, {}", if family == Family::V4 { "IPv4" } else { "IPv6" });
     let mut random = SeededRandom::from_number(1);

@@ -31,10 +31,10 @@ const MSS: u32 = 1460;
 const OUR_KEY: [u8; 8] = *b"hostile!";
 const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 80);
 
-/// What the server writes.
+/// The data that the server writes.
 static WRITTEN: [u8; 64 << 10] = [7; 64 << 10];
 
-/// What a peer does.
+/// The behaviour of a peer.
 type Case = fn(&mut Peer);
 
 fn main() {

@@ -11,7 +11,7 @@ use crate::reset::reset_for;
 use crate::time_wait::Verdict;
 use crate::{Arrival, ConnectionId, Endpoint, log};
 
-/// What begins with a segment that validates the peer's address of a half-open connection.
+/// The next stage after a segment that validates the peer's address of a half-open connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begins {
     /// Nothing: the address is already validated, or the connection is not half open.

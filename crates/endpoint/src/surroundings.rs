@@ -38,7 +38,7 @@ pub(crate) struct Surroundings {
     secret: Box<dyn Random + Send>,
     /// Read for the date at each handshake.
     pub(crate) wall_clock: Box<dyn WallClock + Send>,
-    /// What this host tells its peers about itself.
+    /// The introduction of this host for its peers.
     introduction: Introduction,
     /// Memory of all connections.
     pub(crate) memory: MemoryPool,

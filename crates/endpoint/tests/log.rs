@@ -93,7 +93,7 @@ fn segment(number: u32, flags: Flags, port: u16, options: OptionBytes) -> Segmen
     }
 }
 
-/// What is logged up to `debug` meanwhile.
+/// Returns the log lines up to `debug` during `act`.
 fn logged(act: impl FnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();

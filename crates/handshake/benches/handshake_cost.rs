@@ -1,4 +1,4 @@
-//! What each handshake costs: bytes, flights, and processor time of both ends together; and what remains of that for a client that comes back.
+//! Cost of each handshake: bytes, flights, and processor time of both ends together; and the same for a returning client.
 //!
 //!     cargo bench -p plait-handshake --bench handshake_cost
 #![expect(clippy::disallowed_methods, reason = "a measurement needs a clock; the library has none")]

@@ -70,7 +70,7 @@ fn the_end_is_known_to_the_byte() {
     }
 }
 
-/// What a listener on the path reads of the first flight.
+/// Returns what an eavesdropper reads of the first flight.
 #[test]
 fn the_name_of_a_server_that_is_known_by_its_key_is_not_in_the_client_hello() {
     let (_, roots) = certificate("gw.example.com");

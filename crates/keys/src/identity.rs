@@ -32,7 +32,7 @@ pub enum IdentityFileError {
     Key {
         /// Its name.
         file: PathBuf,
-        /// What it lacks.
+        /// The fault.
         source: IdentityError,
     },
 }

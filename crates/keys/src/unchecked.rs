@@ -29,7 +29,7 @@ pub(crate) fn foreign(_open: &File, _name: &Path) -> io::Result<Option<ForeignFi
     Ok(None)
 }
 
-/// What tells a file from another that had its name before: when it was made.
+/// Returns a number that distinguishes a file from an earlier one of the same name: its time of creation.
 pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
     let since = found.created()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(since.as_nanos() as u64)

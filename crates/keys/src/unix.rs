@@ -50,7 +50,7 @@ fn is_ours(owner: u32) -> bool {
     owner == 0 || owner == us.as_raw() || us.is_root() && caller() == Some(owner)
 }
 
-/// What tells a file from another that had its name before.
+/// Returns a number that distinguishes a file from an earlier one of the same name.
 pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
     Ok(found.ino())
 }

@@ -54,7 +54,7 @@ impl Bottleneck {
     }
 }
 
-/// What `bytes` cost, whatever the rate.
+/// Returns the cost of `bytes`, at any rate.
 fn cost(bytes: u64) -> u128 {
     u128::from(bytes) * 8 * BIT
 }

@@ -37,7 +37,7 @@ pub enum Decision {
     },
 }
 
-/// Why a packet never arrives.
+/// The reason for which a packet never arrives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropReason {
     /// Longer than the MTU: a router would report it to the sender.
@@ -51,7 +51,7 @@ pub enum DropReason {
     Lost,
 }
 
-/// What a link has done so far, in packets unless it says bytes. A train counts as one packet.
+/// Counters of a link, in packets unless in bytes. A train counts as one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkStats {
     /// Offered.
@@ -97,7 +97,7 @@ impl Link {
         &self.config
     }
 
-    /// What it has done.
+    /// Returns its counters.
     pub const fn stats(&self) -> LinkStats {
         self.stats
     }

@@ -1,4 +1,4 @@
-//! What comes out of a link is what was asked for: exactly where it is arithmetic, within bounds that a
+//! The output of a link matches its configuration: exactly where it is arithmetic, within bounds that a
 //! right link misses about once in a million seeds where it is chance.
 
 use plait_base::{Duration, Instant};

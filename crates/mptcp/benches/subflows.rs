@@ -1,4 +1,4 @@
-//! What a segment costs a connection that has more subflows than the one it is for: all but one are backups, and idle.
+//! Cost of a segment for a connection with further subflows: all but one are backups, and idle.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures time")]
 

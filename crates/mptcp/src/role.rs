@@ -1,6 +1,6 @@
 //! The role of this host in a connection.
 
-/// Which side opened the connection.
+/// The side that opened the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Active,

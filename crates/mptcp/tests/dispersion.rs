@@ -141,7 +141,7 @@ const SCHEDULERS: [Scheduler; 4] = [
     Scheduler::Dispersed { max_exposure: NonZeroU16::new(200).expect("not zero") },
 ];
 
-/// What the paths do to each other's traffic, drawn for each seed.
+/// Returns a link with random faults, drawn for each seed.
 fn troubled(random: &mut SeededRandom) -> Link {
     Link {
         delay: Duration::from_millis(5 + random.below(40)),
@@ -373,7 +373,7 @@ fn a_connection_is_opened_over_a_trusted_path_or_not_at_all() {
     }
 }
 
-/// What the subflow still has to repeat is not for a path that is no longer trusted, and the peer has to know.
+/// Retransmissions of the subflow must not go over a path that is no longer trusted, and the peer must learn the class.
 #[test]
 fn a_path_that_loses_its_trust_is_left_and_joined_anew() {
     let link = Link { rate: Some(1_000_000), ..Link::default() };
@@ -464,7 +464,7 @@ fn a_plain_connection_ends_with_its_key_on_every_path() {
     assert_eq!([0, 1].map(|path| fast_close_and_keys(&seen, path)), [(true, true); 2]);
 }
 
-/// Where the reset over the trusted path gets lost, the end is noticed all the same, if later.
+/// If the reset over the trusted path is lost, the end is noticed later.
 #[test]
 fn an_abort_of_which_only_the_untrusted_path_tells_ends_the_connection_too() {
     let mut world = half_trusted(40, vec![Link::default(); 2], |_| ());

@@ -42,7 +42,7 @@ struct Client {
     sent: u32,
     data_sent: u64,
     last: Option<Segment>,
-    /// What the server has sent: bytes, DATA_FIN, FIN.
+    /// The server's output: bytes, DATA_FIN, FIN.
     received: Vec<u8>,
     has_data_fin: bool,
     has_fin: bool,

@@ -14,7 +14,7 @@ use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
 const POLICIES: [Policy; 3] = [Policy::Require, Policy::Prefer, Policy::Off];
 
-/// Which segments are changed.
+/// The segments that are changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Where {
     Syn,

@@ -20,7 +20,7 @@ use world::{CLIENT, Fate, Link, PORT, SERVER, World, address, pattern};
 
 /// The bytes that the application writes. Only the peer may see them.
 const SECRET: &[u8] = b"what only the peer of a sealed connection may ever read";
-/// What an attacker sends as the peer's data.
+/// Data that an attacker sends in the name of the peer.
 const FORGED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
 const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
 const KEY: [u8; 8] = [7; 8];

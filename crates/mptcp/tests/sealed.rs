@@ -193,7 +193,7 @@ fn a_dead_first_path_costs_the_start_of_the_second_and_no_more() {
     }
 }
 
-/// What is sealed takes more room than what was written: the last of it may be gone when the writer looks, though nothing was refused.
+/// Sealed bytes need more room than written ones: the room may be gone when the writer checks, although no write was refused.
 #[test]
 fn a_writer_that_finds_no_room_is_told_when_there_is_some() {
     let mut world = sealed(12, vec![Link::default()], &[Tep::Tls13]);

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, address, path, pattern};
 
-/// What went over the wire: the last segment of each side on each path, and all with payload since the tape was cleared.
+/// Recorded segments: the last one of each side on each path, and all with payload since the tape was cleared.
 #[derive(Default)]
 struct Tape {
     last: BTreeMap<(usize, u8), Segment>,

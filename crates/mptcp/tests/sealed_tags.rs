@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use world::{CLIENT, Fate, Link, SERVER, World, pattern};
 
-/// What was recorded 4 GiB earlier has the same 32 bits in its DSS option.
+/// A segment recorded 4 GiB earlier has the same 32 bits in its DSS option.
 #[test]
 fn a_block_of_another_4_gib_of_its_subflow_does_not_verify() {
     let mut listener = Listener::open();
@@ -172,7 +172,7 @@ fn idle(seed: u64) -> (World, Tape) {
     (world, tape)
 }
 
-/// What stands in the place of the client's next segment on the path.
+/// Returns a segment in the place of the client's next one on the path.
 fn next_on(tape: &Tape, path: u8, make: impl FnOnce(&Segment) -> Segment) -> Segment {
     let last = tape.borrow()[&path].clone();
     let next = Segment { seq: last.seq + last.len_seq(), flags: Flags::ACK, payload: Bytes::new(), ..last };

@@ -26,5 +26,5 @@ pub use packet::{Direction, Interface, Packet};
 pub use reader::{ReadError, Reader};
 pub use writer::Writer;
 
-/// What the packets of an interface begin with: the LINKTYPE of the file formats.
+/// The header type of an interface's packets: the LINKTYPE of the file formats.
 pub use pcap_file::DataLink as LinkType;

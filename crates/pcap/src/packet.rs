@@ -1,4 +1,4 @@
-//! What a capture consists of.
+//! Interfaces and packets of a capture.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Interface {
     pub name: String,
     /// Its description.
     pub description: Option<String>,
-    /// What its packets begin with.
+    /// The header type of its packets.
     pub link_type: LinkType,
     /// Most bytes kept of a packet; 0: all.
     pub snap_length: u32,
@@ -36,13 +36,13 @@ pub struct Packet<'a> {
     pub data: Cow<'a, [u8]>,
     /// Its length on the wire, in bytes.
     pub original_len: u32,
-    /// Which way it went, where that is known.
+    /// Its direction, if known.
     pub direction: Option<Direction>,
     /// A comment on it.
     pub comment: Option<Cow<'a, str>>,
 }
 
-/// Which way a packet went, seen from the host that captured it (pcapng, section 4.3.1, `epb_flags`).
+/// The direction of a packet, seen from the capturing host (pcapng, section 4.3.1, `epb_flags`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
     /// It was received.

@@ -152,7 +152,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// What a timestamp counts (pcapng, section 4.2, `if_tsresol`).
+/// The unit of a timestamp (pcapng, section 4.2, `if_tsresol`).
 #[derive(Clone, Copy)]
 enum Unit {
     /// 10 to the minus this, in seconds.
@@ -173,7 +173,7 @@ impl Unit {
         }
     }
 
-    /// So many of them; finer than a nanosecond is cut off.
+    /// Returns the time of `count` units; parts of a nanosecond are cut off.
     fn time(self, count: u64) -> Duration {
         let nanos = u128::from(count) * 1_000_000_000;
         let nanos = match self {

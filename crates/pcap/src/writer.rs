@@ -97,7 +97,7 @@ impl<W: Write> Writer<W> {
         self.blocks.get_mut().flush()
     }
 
-    /// What the capture was written to.
+    /// Returns the output of the capture.
     pub fn into_inner(self) -> W {
         self.blocks.into_inner()
     }

@@ -1,4 +1,4 @@
-//! What is written is read again, and what other programs write is read too.
+//! The reader reads captures of the writer and of other programs.
 
 use std::time::Duration;
 

@@ -287,7 +287,7 @@ fn the_update_may_also_come_first_and_acks_follow_the_generation() {
     assert_eq!(b.opener.check_ack(&context, &altered), Err(OpenError::OptionTag));
 }
 
-/// What both ends have come to by an exchange over one path.
+/// The shared result of an exchange over one path.
 fn mixed(a: &End, b: &End, number: u32) -> [MixSecret; 2] {
     let exchange = Exchange { subflow: SubflowTag(9), number };
     let mut random = SeededRandom::from_number(u64::from(number));

@@ -5,7 +5,7 @@ use plait_base::{Duration, Instant};
 /// Wire segments at the start, and after an idle time, that are acknowledged at once: the peer is in slow start and depends on them.
 const QUICK_SEGMENTS: u32 = 16;
 
-/// How urgently an acknowledgment is wanted.
+/// The urgency of an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Urgency {
     /// Nothing to acknowledge.

@@ -23,7 +23,7 @@ enum Answer {
     Never,
 }
 
-/// Where a segment lies, once it is acceptable.
+/// The place of an acceptable segment.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Offset of its first payload byte.

@@ -58,7 +58,7 @@ pub struct Chunk {
     pub data: Bytes,
 }
 
-/// What kind of segment options are asked for.
+/// The kind of segment for which options are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentKind {
     /// SYN; how many were sent before.
@@ -458,7 +458,7 @@ impl Connection {
         self.send.mss() - options as u16
     }
 
-    /// Where the moment of the last progress (new data acknowledged, or nothing in flight) was.
+    /// Returns the time of the last progress (new data acknowledged, or nothing in flight).
     pub fn last_progress(&self) -> Instant {
         self.send.progress_at
     }

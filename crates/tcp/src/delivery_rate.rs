@@ -1,4 +1,4 @@
-//! How fast the path delivers (draft-ietf-ccwg-bbr, section 4.1; draft-cheng-iccrg-delivery-rate-estimation).
+//! Estimate of the delivery rate (draft-ietf-ccwg-bbr, section 4.1; draft-cheng-iccrg-delivery-rate-estimation).
 //!
 //! A sample is what was delivered between two moments, divided by the time that took. The time begins with the last delivery
 //! before the newest segment that an acknowledgment covers had left, and ends with the acknowledgment. How long it took to
@@ -11,7 +11,7 @@ use plait_base::{Duration, Instant};
 use crate::flight::Sent;
 use crate::pace::NANOS_PER_SECOND;
 
-/// What a run of segments remembers of the moment it left.
+/// The state at the departure of a run of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Departure {
     /// Bytes delivered until then, modulo 2^32: what is delivered before this run is, is no more than a window or two.
@@ -44,13 +44,13 @@ impl Departure {
         self.app_limited
     }
 
-    /// Of `lost` bytes those that were lost since it left.
+    /// Returns how many of `lost` bytes were lost since it left.
     pub(crate) fn lost_since(&self, lost: u64) -> u64 {
         u64::from((lost as u32).wrapping_sub(self.lost))
     }
 }
 
-/// What one acknowledgment says about the path.
+/// The sample of one acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     /// Bytes per second, where the time is long enough to tell.
@@ -60,7 +60,7 @@ pub(crate) struct Sample {
     /// Bytes delivered until then, and until now.
     pub(crate) prior: u64,
     pub(crate) total: u64,
-    /// What that segment remembers.
+    /// The state at the departure of that segment.
     pub(crate) departure: Departure,
 }
 
@@ -79,7 +79,7 @@ impl Span {
     }
 }
 
-/// What the acknowledgment that is being looked at covers of what left last.
+/// The newest segment that the present acknowledgment covers.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     departure: Departure,

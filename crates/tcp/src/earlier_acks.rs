@@ -9,7 +9,7 @@ use crate::receive_queue::{Block, MAX_BLOCKS, ReceiveQueue};
 /// Acknowledgments that are kept: as many as a driver reads packets at once.
 const MOST: usize = 32;
 
-/// What an acknowledgment would have said.
+/// The content of an acknowledgment that has not left.
 #[derive(Clone, Debug)]
 pub(crate) struct EarlierAck {
     /// The acknowledgment number, as an offset.

@@ -33,7 +33,7 @@ const ROUNDS_AT_FLOOR: u8 = 8;
 /// and what is sent again passes.
 const TIMEOUTS_OF_CAPABLE: u8 = 2;
 
-/// How each side tells the other of marks.
+/// The form in which each side reports marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Feedback {
     /// Not at all.
@@ -197,7 +197,7 @@ impl Marking {
         }
     }
 
-    /// What a segment behind the SYNs says; `alone` if it has no payload.
+    /// Returns the ECN flags of a segment after the SYNs; `alone` if it has no payload.
     pub(crate) fn ack_flags(&mut self, alone: bool) -> Flags {
         match &mut self.feedback {
             Feedback::Nothing => Flags::default(),
@@ -290,7 +290,7 @@ impl Marking {
     }
 }
 
-/// What was agreed on as RFC 3168 has it.
+/// The feedback of RFC 3168.
 const FLAG: Feedback = Feedback::Flag { echoing: false, reduced: false };
 
 impl Counts {

@@ -67,7 +67,7 @@ impl Sent {
         u64::from(self.size.max(1))
     }
 
-    /// Where its first wire segment began.
+    /// Returns the start of its first wire segment.
     fn origin(&self) -> u64 {
         self.start - u64::from(self.skip)
     }
@@ -88,12 +88,12 @@ impl Sent {
         (offset - (offset - self.origin()) % self.step()).max(self.start)
     }
 
-    /// What lies before `offset`, which is inside.
+    /// Returns the part before `offset`, which is inside.
     fn head(&self, offset: u64) -> Self {
         Self { end: offset, ..*self }
     }
 
-    /// What lies from `offset` on, which is inside.
+    /// Returns the part from `offset` on, which is inside.
     fn tail(&self, offset: u64) -> Self {
         Self { start: offset, skip: ((offset - self.origin()) % self.step()) as u16, ..*self }
     }

@@ -23,7 +23,7 @@ const REPEATED_SYN_INTERVAL: Duration = Duration::from_millis(500);
 /// Repetitions of an unanswered SYN/ACK, as in Linux (`tcp_synack_retries`). The peer's address may be forged and belong to a host that did
 /// not ask for them.
 pub(crate) const SYN_ACK_RETRIES: u8 = 5;
-/// How exact a time is that a timestamp was made from.
+/// The resolution of timestamps.
 const STAMP_TICK: Duration = Duration::from_millis(1);
 
 /// The handshake, as long as it lasts.
@@ -41,7 +41,7 @@ pub(crate) struct Opening {
     pub(crate) repeat_answered_at: Option<Instant>,
     /// One is to be sent.
     pub(crate) due: bool,
-    /// What the peer's said, once it has come.
+    /// The options of the peer's SYN, once it has arrived.
     pub(crate) theirs: Option<PeerSyn>,
 }
 
@@ -206,7 +206,7 @@ impl Connection {
     }
 }
 
-/// What a repeated SYN means.
+/// The meaning of a repeated SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SynRepeat {
     AnswerLost,

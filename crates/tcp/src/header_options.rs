@@ -9,7 +9,7 @@ const KIND_TIMESTAMPS: u8 = 8;
 /// Bytes of `nop nop TS`, the form that every segment carries.
 pub(crate) const TIMESTAMPS_LEN: usize = 12;
 
-/// What a SYN offers (RFC 9293, section 3.2; RFC 7323; RFC 2018).
+/// The options of a SYN (RFC 9293, section 3.2; RFC 7323; RFC 2018).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,
@@ -76,7 +76,7 @@ pub(crate) fn emit_timestamps(stamp: Stamp, out: &mut OptionBytes) {
     let _ = out.try_extend_from_slice(&bytes);
 }
 
-/// How many SACK blocks fit behind `used` bytes of options.
+/// Returns how many SACK blocks fit after `used` bytes of options.
 pub(crate) fn sack_room(used: usize) -> usize {
     (MAX_OPTIONS - used).saturating_sub(4) / 8
 }
@@ -94,7 +94,7 @@ pub(crate) fn emit_sack(blocks: &SackBlocks, out: &mut OptionBytes) {
     }
 }
 
-/// What a segment after the handshake carries for TCP.
+/// TCP's own options of a segment after the handshake.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SegmentView {
     pub(crate) timestamps: Option<Stamp>,

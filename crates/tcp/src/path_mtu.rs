@@ -60,9 +60,9 @@ pub(crate) enum Verdict {
 pub(crate) struct PathMtu {
     /// Largest packet size, except for probes.
     mtu: u16,
-    /// What our link takes.
+    /// The MTU of our link.
     link: u16,
-    /// What our link and the peer take.
+    /// The limit of our link and of the peer.
     ceiling: u16,
     /// Smallest size taken not to pass; above `ceiling` if there is none.
     refused: u16,
@@ -82,7 +82,7 @@ pub(crate) struct PathMtu {
     large_lost: u64,
     /// When the last large one that was delivered had left.
     large_passed: Option<Instant>,
-    /// What was delivered last was small.
+    /// Whether the last delivery was small.
     small_pass: bool,
     floor: u16,
     base: u16,
@@ -129,7 +129,7 @@ impl PathMtu {
         self.proven
     }
 
-    /// What our link takes.
+    /// Returns the MTU of our link.
     pub(crate) fn link(&self) -> u16 {
         self.link
     }

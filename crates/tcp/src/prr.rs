@@ -42,7 +42,7 @@ impl Prr {
         self.out += bytes;
     }
 
-    /// What may be in flight until the next acknowledgment.
+    /// Returns the limit of bytes in flight until the next acknowledgment.
     pub(crate) fn window(&self) -> u64 {
         self.window
     }

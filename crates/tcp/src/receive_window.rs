@@ -96,7 +96,7 @@ impl ReceiveWindow {
         field
     }
 
-    /// What the field of a segment that left now would say, and the right edge that follows from it.
+    /// Returns the window field of a segment that left now, and its right edge.
     fn expressible(&self, next: u64, mss: u16) -> (u16, u64) {
         let wanted = next + u64::from(self.size);
         let opens_little = wanted > self.offered && wanted - self.offered < self.worthwhile(mss);

@@ -35,7 +35,7 @@ impl Timestamps {
         (now.as_millis() as u32).wrapping_add(self.offset)
     }
 
-    /// What to send.
+    /// Returns the timestamp to send.
     pub(crate) fn stamp(&self, now: Instant) -> Stamp {
         Stamp { value: self.value(now), echo: self.recent }
     }

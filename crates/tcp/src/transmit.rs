@@ -345,7 +345,7 @@ impl Connection {
         self.arm_probe(now);
     }
 
-    /// How much of the next record may leave now.
+    /// Returns how much of the next record may leave now.
     fn grant(&mut self, now: Instant, congestion: u64) -> Result<Grant, Hold> {
         let start = self.send.next;
         let window = self.window_room();

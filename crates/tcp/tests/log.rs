@@ -1,4 +1,4 @@
-//! What is logged, with the feature `tracing`: decisions with their values, and never a byte of the stream.
+//! Log output with the feature `tracing`: decisions with their values, and never a byte of the stream.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! How large segments are: black holes, the word of routers, and the way back (RFC 4821, 8899, 5927, 1191).
+//! Path MTU discovery: black holes, reports of routers, and the search upwards (RFC 4821, 8899, 5927, 1191).
 
 mod pair;
 

@@ -16,11 +16,11 @@ pub struct IcmpError {
     pub destination: SocketAddr,
     /// Sequence number of the quoted segment: RFC 5927 wants it inside the window.
     pub seq: SeqNum,
-    /// What is wrong.
+    /// The reported problem.
     pub reason: IcmpReason,
 }
 
-/// What an ICMP error says.
+/// The problem that an ICMP error reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IcmpReason {
     /// Fragmentation needed, packet too big. `mtu` is 0 where an old router gives none.

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::{Checksum, Malformed, checksum_of};
 
-/// Which IP.
+/// The version of IP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum IpVersion {
     /// IPv4.
@@ -55,7 +55,7 @@ impl Protocol {
     }
 }
 
-/// What the layers above need of an IP header.
+/// The fields of an IP header that the upper layers need.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct IpHeader {
     pub(crate) source: IpAddr,
@@ -107,7 +107,7 @@ const ECN_MASK: u8 = 0x03;
 /// The flow label has 20 bits (RFC 8200, section 3).
 const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
 
-/// What a header of ours says beside addresses, protocol and length.
+/// Fields of our headers in addition to addresses, protocol and length.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Marks {
     /// The two ECN bits.

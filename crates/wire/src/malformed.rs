@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from outside.
+//! Faults of bytes from outside.
 
 /// The reason for which bytes are malformed. It is counted, not handled as an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

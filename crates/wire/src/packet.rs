@@ -14,7 +14,7 @@ pub enum Trust {
     Offloaded,
 }
 
-/// What an IP packet carried.
+/// The content of an IP packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Packet {
     /// A TCP segment.

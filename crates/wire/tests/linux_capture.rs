@@ -1,4 +1,4 @@
-//! What the Linux kernel puts on the wire, read packet by packet, and written again byte by byte.
+//! Packets of the Linux kernel, parsed one by one, and written again byte by byte.
 
 mod captures;
 

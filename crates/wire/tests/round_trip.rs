@@ -1,4 +1,4 @@
-//! What is written is read again as it was, for random options and segments.
+//! Round trips: random options and segments are parsed as they were written.
 
 mod arbitrary;
 

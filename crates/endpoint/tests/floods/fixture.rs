@@ -46,7 +46,7 @@ pub(crate) struct Fixture {
     pub(crate) seen: Vec<Segment>,
     /// From one host to the other.
     pub(crate) one_way: Duration,
-    /// Of the segments between them each with a multiple of this number is lost.
+    /// Each segment between them with a multiple of this number is lost.
     pub(crate) lost: Option<u64>,
     family: Family,
     on_the_way: BTreeMap<(Instant, u64), Segment>,
@@ -162,7 +162,7 @@ impl Fixture {
         drain(|| self.client.read(self.now, id))
     }
 
-    /// Of the one connection that the server has.
+    /// Returns the status of the server's only connection.
     pub(crate) fn status_of_server(&self) -> Status {
         self.server.status(self.now, self.accepted[0]).expect("it is held")
     }

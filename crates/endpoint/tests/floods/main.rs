@@ -166,7 +166,7 @@ fn tell(fixture: &mut Fixture, segment: &Segment) -> Vec<Segment> {
     answers
 }
 
-/// What the SYN of an ordinary host offers, with Multipath TCP.
+/// Returns the offer in the SYN of an ordinary host, with Multipath TCP.
 fn ordinary_offer() -> OptionBytes {
     let mut offer = OptionBytes::from_iter([30, 4, 1, 1]);
     offer.extend(tcp_options());

@@ -134,7 +134,7 @@ impl Application {
         endpoint.status(clock, self.id)
     }
 
-    /// What is observable of its connection, without times.
+    /// Describes the observable state of its connection, without times.
     pub(crate) fn describe(&self, clock: Instant, endpoint: &Endpoint) -> String {
         let Self { said, heard, is_at_end, has_finished, .. } = self;
         let mut words = format!(

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::segments::{Kind, Side, Voice};
 
-/// What the attacker does with a segment, and from then on.
+/// The attacker's action on a segment, and on later ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Action {
     Pass,
@@ -165,7 +165,7 @@ impl Flow {
 #[derive(Default)]
 pub(crate) struct Attacker {
     pub(crate) flows: BTreeMap<FlowName, Flow>,
-    /// What was decided.
+    /// The decisions so far.
     pub(crate) decided: BTreeMap<Slot, Action>,
     /// Lets everything pass from now on, but answers for those that it keeps.
     pub(crate) has_stopped: bool,

@@ -1,4 +1,4 @@
-//! What the attacker does with a segment.
+//! The attacker's actions on segments.
 
 use plait_base::Duration;
 use plait_wire::{Flags, Segment};

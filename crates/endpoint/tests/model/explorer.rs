@@ -47,7 +47,7 @@ pub(crate) trait Scenario {
     fn run(&self, choices: &mut Choices, trace: &mut Trace) -> Result<(), Violation>;
 }
 
-/// What a run did, line by line, if a reader wants to know.
+/// The steps of a run, line by line, if a reader requests them.
 #[derive(Default)]
 pub(crate) struct Trace(Option<Vec<String>>);
 
@@ -144,7 +144,7 @@ pub(crate) struct Found {
     pub(crate) trace: Vec<String>,
 }
 
-/// How much of the world a search has seen.
+/// The coverage of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coverage {
     /// Each sequence of choices, up to equal states.

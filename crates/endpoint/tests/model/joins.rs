@@ -13,9 +13,9 @@ use crate::segments::{Kind, Side};
 use crate::settings::sealed;
 use crate::world::{Setup, SleepClock, World, client_address};
 
-/// What the client says at first, and each talker each second.
+/// Bytes that the client writes at first, and each talker each second.
 const GREETING: usize = 6;
-/// What each side says at the end.
+/// Bytes that each side writes at the end.
 const WORDS: usize = 100;
 /// Within this time words arrive over an honest path.
 const WORDS_BOUND: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ use std::io::Write;
 /// A broken invariant, and the fewest interventions that break it.
 type Broken = (&'static str, usize);
 
-/// What the search of a family has to find, as far as its bound of interventions reaches.
+/// The expected result of the search of a family, within its bound of interventions.
 enum Expected {
     /// No invariant is broken.
     Holds,

@@ -9,7 +9,7 @@ use crate::segments::{Kind, Side};
 use crate::settings::sealed;
 use crate::world::{Restart, Setup, SleepClock, World};
 
-/// What the client says; then it finishes.
+/// Bytes that the client writes; then it finishes.
 const BYTES: usize = 20;
 /// Behind each of these times recorded segments may arrive again: in the midst of an opening, and when its claim is forgotten. The names
 /// are those of what follows.

@@ -28,7 +28,7 @@ impl Side {
     }
 }
 
-/// What the attacker sees in a segment.
+/// The kind of a segment as the attacker sees it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     /// The SYN of a first subflow.

@@ -20,7 +20,7 @@ pub(crate) const DELAY: Duration = Duration::from_millis(10);
 const PORT: u16 = 7443;
 const PATHS: usize = 3;
 
-/// What the client's clock does while the client sleeps.
+/// The behaviour of the client's clock while the client sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SleepClock {
     /// It goes on, as CLOCK_BOOTTIME of Linux.

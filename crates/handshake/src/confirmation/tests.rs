@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What `life.json` has of a handshake.
+/// The entry of `life.json` for a handshake.
 struct Known(Value);
 
 impl Known {

@@ -18,7 +18,7 @@ const HEADER_LEN: usize = 5;
 const MAX_BODY: usize = (1 << 14) + 256;
 
 impl RecordScanner {
-    /// How many of `bytes` belong to the current record (at least one, if there are any), and whether it ends with
+    /// Returns how many of `bytes` belong to the current record (at least one, if there are any), and whether it ends with
     /// them.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), HandshakeError> {
         let header = bytes.len().min(HEADER_LEN - self.have);

@@ -126,7 +126,7 @@ pub struct SealedStatus {
     pub handshake: Option<&'static str>,
     /// The cipher suite of the blocks. Blocks are sealed if there is one.
     pub suite: Option<&'static str>,
-    /// How the secret was agreed on.
+    /// The key exchange.
     pub key_exchange: Option<&'static str>,
     /// The identity of the peer.
     pub peer: PeerIdentity,

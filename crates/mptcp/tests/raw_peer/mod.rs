@@ -31,13 +31,13 @@ pub(crate) struct RawPeer {
     initial: SeqNum,
     /// Stream offset of the next byte to send; the first is 1.
     pub(crate) sent: u64,
-    /// What is acknowledged.
+    /// The acknowledged sequence number.
     acked: SeqNum,
     handshake: Option<Handshake>,
     pub(crate) keys: Option<Keys>,
 }
 
-/// What the handshake has given it.
+/// The result of its handshake.
 pub(crate) struct Keys {
     pub(crate) identity: ConnectionIdentity,
     pub(crate) sealer: Sealer,
@@ -86,7 +86,7 @@ impl RawPeer {
         if is_news { vec![self.segment(Bytes::new(), OptionBytes::new())] } else { Vec::new() }
     }
 
-    /// What the opener of the handshake says first, with the options that a third segment has.
+    /// Returns the opener's first handshake message, with the options of a third segment.
     fn third_segment(&mut self, syn_ack: &Segment) -> Segment {
         let raw = |wanted: u8| {
             let mut rest = &syn_ack.options[..];

@@ -18,9 +18,9 @@ pub(crate) struct TestHost {
     pub(crate) syn_data_dropped: Vec<PathId>,
     /// The result of claims to openings.
     pub(crate) claim: OpeningClaim,
-    /// What it tells its peers about itself.
+    /// Its introduction for its peers.
     pub(crate) introduction: Introduction,
-    /// How many there were.
+    /// Number of claims.
     pub(crate) claims: u32,
     /// It remembers more than one instance of the server.
     pub(crate) knows_several_instances: bool,

@@ -98,7 +98,7 @@ pub(crate) struct Side {
     has_finished: bool,
 }
 
-/// What a tap does with a segment.
+/// The action of a tap on a segment.
 pub(crate) enum Fate {
     Pass,
     Drop,
@@ -203,7 +203,7 @@ impl World {
         self
     }
 
-    /// What `side` will send; then it finishes.
+    /// Sets the data that `side` will send; then it finishes.
     pub(crate) fn send(&mut self, side: usize, data: &[u8]) -> &mut Self {
         let pieces = data.chunks(50_000).map(Bytes::copy_from_slice);
         self.sides[side].outbox.extend(pieces);

@@ -6,9 +6,9 @@ use super::engine::Block;
 
 /// One block: read it, then write it.
 pub(super) trait Place {
-    /// What stands there before it is written.
+    /// Returns the content before the write.
     fn read(&self) -> &Block;
-    /// Where to write it.
+    /// Returns the place to write to.
     fn write(&mut self) -> &mut Block;
 }
 

@@ -97,7 +97,7 @@ impl Descrambler {
     }
 }
 
-/// Where a direction stands, and what works on it.
+/// The position of a direction, and its engine.
 #[derive(Clone)]
 struct Direction {
     window: Window,

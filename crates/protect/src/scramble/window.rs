@@ -8,7 +8,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// the next one (Kato 2017, III-B).
 pub const WINDOW: usize = 64;
 
-/// What the window holds before the first byte of a direction. Both hosts are configured alike.
+/// The content of the window before the first byte of a direction. Both hosts are configured alike.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Variant {
     /// The sender's 8-byte MPTCP key in wire order (Kato 2018, Figure 14; Kato 2019, Figure 10).
@@ -50,7 +50,7 @@ impl Window {
         self.0 = self.moved_over(plain);
     }
 
-    /// What the window holds behind `plain`.
+    /// Returns the content of the window after `plain`.
     pub(super) fn moved_over(&self, plain: &[u8]) -> [u8; WINDOW] {
         let mut moved = self.0;
         if let Some(newest) = plain.last_chunk() {

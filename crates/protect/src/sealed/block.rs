@@ -23,7 +23,7 @@ pub const MAX_PLAIN: usize = u16::MAX as usize - BLOCK_OVERHEAD - 1;
 pub(super) const HEADER_LEN: usize = 1;
 pub(super) const DATA_TAG_LEN: usize = 16;
 
-/// What a block carries.
+/// The kind of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Type 00: bytes of the application.
@@ -98,7 +98,7 @@ impl BlockBuffer {
         taken
     }
 
-    /// How many bytes still fit below [`MAX_PLAIN`].
+    /// Returns how many bytes still fit below [`MAX_PLAIN`].
     pub fn room(&self) -> usize {
         MAX_PLAIN - self.len()
     }
@@ -178,7 +178,7 @@ impl SealedBlock {
         Self { kind, generation, dsn, body: Body::Fresh(body) }
     }
 
-    /// What it carries.
+    /// Returns its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }

@@ -297,7 +297,7 @@ impl fmt::Debug for OpenJob {
 
 /// A block that was verified and decrypted.
 pub struct Opened {
-    /// What it carries.
+    /// Its kind.
     pub kind: Kind,
     /// The generation of the keys that opened it.
     pub generation: u64,

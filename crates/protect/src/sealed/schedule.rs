@@ -172,7 +172,7 @@ impl DirectionSecrets {
         scrubbed(|| Self { data: DataSecret::mix(&data, mixes), option: OptionSecret::mix(&option, mixes) })
     }
 
-    /// What else follows from it.
+    /// Returns the key from which the further secrets are derived.
     pub(super) fn root(&self) -> Hkdf {
         Hkdf::from_secret(self.data.expose())
     }

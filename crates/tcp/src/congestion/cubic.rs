@@ -35,7 +35,7 @@ struct Epoch {
     k: f64,
     /// Plateau, segments.
     origin: f64,
-    /// What Reno would have, segments.
+    /// The window that Reno would have, segments.
     reno: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What all of those that know a window have in common.
+//! Common behaviour of all controllers with a window.
 
 use super::*;
 

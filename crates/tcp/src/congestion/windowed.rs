@@ -26,7 +26,7 @@ pub(super) struct Windowed {
     /// Window up to which doubling continues after an idle time, whatever the delay is: the path has carried that much. Zero if the idle
     /// time took nothing.
     carried: u32,
-    /// Which part of the increase of one TCP is its own ([`Coupling::share`]).
+    /// Its part of the increase of one TCP ([`Coupling::share`]).
     share: f64,
     /// Largest number of bytes in flight when a lost segment left; zero after the reduction for it. The bytes in flight at the detection of
     /// the loss may be far fewer, if the peer's window or the owner has stopped the sending meanwhile.
@@ -34,7 +34,7 @@ pub(super) struct Windowed {
     before_reduction: Option<(Window, Law)>,
 }
 
-/// What every controller has.
+/// State of every controller.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     mss: u32,
@@ -44,7 +44,7 @@ struct Window {
     fraction: f64,
 }
 
-/// How the window grows outside of slow start.
+/// The law of growth outside of slow start.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Law {
     NewReno,

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What lies between the two ends.
+/// The path between the two ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     /// From A to B.

@@ -286,13 +286,13 @@ impl Script {
         }
     }
 
-    /// What has left since the last question.
+    /// Returns the segments that have left since the last call.
     pub(crate) fn sent(&mut self) -> Vec<String> {
         self.drain();
         core::mem::take(&mut self.raw).iter().map(show).collect()
     }
 
-    /// What can be read.
+    /// Returns the readable bytes.
     pub(crate) fn read(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(chunk) = self.tcp.read() {

@@ -6,7 +6,7 @@ use super::Segment;
 use crate::ip::{Marks, emit_header, pseudo_header};
 use crate::{Checksum, IpVersion, Protocol};
 
-/// How the checksum of an outgoing segment is left.
+/// The state of the checksum of an outgoing segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpEmit {
     /// Complete: the bytes can go on a wire as they are.
@@ -22,7 +22,7 @@ const TCP_HEADER: usize = 20;
 const CHECKSUM: core::ops::Range<usize> = 16..18;
 
 impl Segment {
-    /// Which IP it travels in.
+    /// Returns the version of its IP header.
     pub const fn ip_version(&self) -> IpVersion {
         IpVersion::of(&self.source.ip())
     }

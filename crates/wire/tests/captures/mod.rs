@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// One captured packet.
 pub(crate) struct Captured {
-    /// What the packet says, in the words of the test.
+    /// The content of the packet, in the notation of the test.
     pub(crate) line: &'static str,
     /// The IP packet.
     pub(crate) packet: Bytes,

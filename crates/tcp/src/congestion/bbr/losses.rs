@@ -14,7 +14,7 @@ const DEVIATIONS: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Episode {
     is_recovering: bool,
-    /// What was there is noted.
+    /// Whether the earlier state is stored.
     is_noted: bool,
     rate_shortterm: u64,
     inflight_shortterm: u64,

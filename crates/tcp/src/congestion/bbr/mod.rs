@@ -92,7 +92,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// What the draft calls it.
+    /// Returns its name in the draft.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Startup => "Startup",

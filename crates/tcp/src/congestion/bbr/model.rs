@@ -7,7 +7,7 @@ use crate::pace::NANOS_PER_SECOND;
 
 /// A rate beyond which nothing is believed, so that products of rates and times have an end: 2^40 bytes per second.
 pub(super) const MAX_RATE: u64 = 1 << 40;
-/// What a bound keeps of itself in one round trip with loss, at the least, in percent (`Beta`).
+/// The part of a bound that remains at least after one round trip with loss, in percent (`Beta`).
 pub(super) const BETA_PERCENT: u64 = 70;
 
 /// The estimates.

@@ -13,7 +13,7 @@ const MIN_WAIT: Duration = Duration::from_secs(2);
 const MAX_MORE_NANOS: u64 = 1_000_000_000;
 /// Most round trips between two probes.
 const MAX_WAIT_ROUNDS: u64 = 63;
-/// What is left free of the bound of the volume, in percent (`Headroom`).
+/// The part of the volume bound that is left free, in percent (`Headroom`).
 const HEADROOM_PERCENT: u64 = 15;
 /// The bound grows by two to this many segments in a round trip at most.
 const MAX_UP_ROUNDS: u32 = 30;
@@ -31,7 +31,7 @@ pub(crate) enum Phase {
     Up,
 }
 
-/// Which transmissions acknowledgments are about.
+/// The transmissions to which acknowledgments refer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Feedback {
     /// None of a probe.
@@ -47,7 +47,7 @@ enum Feedback {
     Stopping,
 }
 
-/// Where the cycle stands.
+/// The state of the cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cycle {
     began: Instant,

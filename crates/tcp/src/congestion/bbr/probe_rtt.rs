@@ -5,7 +5,7 @@ use plait_base::{Duration, Instant};
 
 use super::{Bbr, PathAck, State};
 
-/// How long the shortest round trip is believed (`MinRTTFilterLen`).
+/// How long the shortest round trip is valid (`MinRTTFilterLen`).
 const FILTER: Duration = Duration::from_secs(10);
 /// Time between two ProbeRTTs (`ProbeRTTInterval`).
 const INTERVAL: Duration = Duration::from_secs(5);
