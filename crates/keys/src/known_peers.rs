@@ -134,8 +134,8 @@ pub enum KnownPeersError {
     /// The server is known with another key.
     #[error(
         "{authority} shows a different key than the one trusted{since}\n  trusted  {trusted}  ({file}:{line})\n  shown    {shown}\n  \
-         Either the server was set up anew, or an attacker on the path intercepts the connection.\n  \
-         fix: plait key forget {authority}    (after its operator has confirmed the new key)",
+         Either the server was set up anew, or an attacker on the path intercepts you.\n  \
+         fix: plait key forget {authority}    (after you have asked its operator)",
         authority = known.authority,
         since = if known.first_seen.is_empty() { String::new() } else { format!(" on {}", known.first_seen) },
         trusted = known.fingerprint,

@@ -79,7 +79,7 @@ impl fmt::Display for AttemptStatus {
             return f.write_str(why);
         }
         let silence = match self.stage {
-            AttemptStage::SynSent => "no answer to the SYN",
+            AttemptStage::SynSent => "the SYN was not answered",
             AttemptStage::Established => "silence after the SYN/ACK",
             AttemptStage::Handshake => "silence in the handshake",
             AttemptStage::Authenticated => "silence after the handshake",
