@@ -37,18 +37,18 @@ fn a_person_tries_things_out_in_the_lab() {
     let mut server = place.shell("server", &listen);
     // Over one path: with two the scheduler would decide which eavesdropper reads the text.
     let script = format!(
-        "echo 'a letter that everybody on the way can read' | {PLAIT} connect 10.77.255.2 5000 \
+        "echo 'a letter that every router on the way can read' | {PLAIT} connect 10.77.255.2 5000 \
                           --connect-timeout 5 --protect plain --path a"
     );
     until(|| {
         let mut client = place.shell("client", &script);
         client.wait(TIMEOUT).expect("it gives up sooner").success().then_some(())
     });
-    server.wait_for_output("a letter that everybody", TIMEOUT).expect("it arrives");
+    server.wait_for_output("a letter that every router", TIMEOUT).expect("it arrives");
     let line = watch.wait_for_output("a letter", TIMEOUT).expect("it is shown");
     assert!(line.contains("path a to-server"), "{line}");
     let text = place.plait(&["lab", "text", "a", "--to-server"]);
-    assert!(said(&text).contains("everybody on the way"));
+    assert!(said(&text).contains("every router on the way"));
 
     assert_eq!(place.plait(&["lab", "down"]).status.code(), Some(0));
     assert!(watch.wait(TIMEOUT).expect("it ends").success(), "the show ends with the lab");
@@ -164,7 +164,7 @@ fn an_ordinary_user_without_permission_is_told_what_doctor_says() {
         let output = user(&format!("plait {command}"));
         let prefix = format!("missing: {of}: ");
         let line = doctor.lines().find(|line| line.starts_with(&prefix)).expect("doctor says it");
-        let line = line.rsplit_once(" [").expect("for whom").0;
+        let line = line.rsplit_once(" [").expect("the reader").0;
         assert!(said(&output).contains(line), "{command}: {output:?} does not say {line:?}");
         assert_eq!(output.status.code(), Some(7), "{command}");
     }

@@ -32,7 +32,7 @@ const MOST_PER_HANDSHAKE: usize = 256 * KIB;
 
 /// One after the other, the smaller one first, because what is measured is the memory of the whole process.
 #[test]
-fn strangers_who_never_finish_are_kept_small_and_not_for_long() {
+fn unfinished_openings_of_unknown_peers_stay_small_and_short() {
     blocks_that_never_end();
     handshakes_that_never_end();
 }

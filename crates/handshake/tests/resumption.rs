@@ -343,7 +343,7 @@ fn an_altered_offer_costs_its_attempt_and_the_next_one_is_in_full() {
 
 /// A server that lies: it has no such session, and says that it continues one.
 #[test]
-fn who_claims_to_continue_a_session_without_its_secret_is_found_out() {
+fn a_client_that_continues_a_session_without_its_secret_is_refused() {
     let (opener, listener) = (opener(), listener());
     meet(&opener, &listener);
     // What a server that knows the session answers to another hello of the same client.

@@ -154,7 +154,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_secret_is_read_only_where_nobody_else_can_use_it() {
+    fn a_secret_is_read_only_if_no_other_user_can_use_it() {
         let scratch = tempfile::tempdir().expect("a directory");
         let file = scratch.path().join("key");
         fs::write(&file, "secret").expect("written");

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_nobody_reads_is_refused_as_long_as_the_connection_lives() {
+    fn unread_data_is_refused_as_long_as_the_connection_lives() {
         let mut closing = Closing::default();
         assert_eq!(closing.for_reader(true, false), ForReader::Tell);
         closing.refuse_data();

@@ -14,7 +14,7 @@ use replay::{Effort, replay};
 const EFFORT: Effort = Effort { bytes: 40, step: 5 };
 
 #[test]
-fn somebody_on_the_path() {
+fn an_attacker_on_the_path() {
     replay("sealed-path", 8, &EFFORT, properties::meddling);
 }
 

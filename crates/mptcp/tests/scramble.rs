@@ -366,7 +366,7 @@ fn different_start_values_make_noise_of_everything() {
 
 /// Kato's forgery: one byte of the text is in 65 bytes of the wire.
 #[test]
-fn nobody_notices_a_byte_that_was_changed_on_the_way() {
+fn a_byte_that_was_changed_on_the_way_goes_unnoticed() {
     let mut world = scrambled_world(16, vec![Link::default()]);
     world.tap = Box::new(move |from, segment| {
         if from == CLIENT && segment.payload.len() > 200 {

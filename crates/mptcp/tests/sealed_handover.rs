@@ -150,7 +150,7 @@ fn a_join_beside_a_path_that_works_brings_nothing_and_neither_does_one_of_a_plai
 }
 
 #[test]
-fn who_disperses_or_wants_no_data_there_neither_asks_nor_answers_with_any() {
+fn dispersion_or_no_wish_for_data_in_the_syn_neither_asks_nor_answers_with_any() {
     for side in [CLIENT, SERVER] {
         for disperses in [true, false] {
             let mut world = over_path_0_as(11, |world| {
@@ -231,7 +231,7 @@ fn a_network_that_takes_the_data_away_costs_only_its_time() {
 }
 
 #[test]
-fn what_somebody_has_changed_in_a_syn_is_not_delivered_and_not_answered_with_data() {
+fn altered_data_in_a_syn_is_not_delivered_and_not_answered_with_data() {
     // The Data-ACK; of the first block (its path is withdrawn) the number, the length, the cipher text, the option tag; padding.
     for place in [0, 12, 17, 20, 18 + 34, 1000] {
         let mut world = over_path_0(7);

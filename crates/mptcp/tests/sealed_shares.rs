@@ -122,7 +122,7 @@ fn nothing_is_lost_while_keys_are_mixed_on_paths_that_lose_and_reorder() {
 }
 
 #[test]
-fn who_requires_two_paths_sends_no_byte_of_the_application_before_both_are_in_the_keys() {
+fn with_two_required_paths_no_byte_of_the_application_leaves_before_both_are_in_the_keys() {
     for required in [[2, 2], [2, 0]] {
         let mut world = two_paths(1, required);
         let seen = watch(&mut world);
@@ -383,7 +383,7 @@ fn a_share_of_an_earlier_exchange_is_not_answered_again() {
 }
 
 #[test]
-fn who_swallows_the_answers_of_one_path_for_hours_keeps_no_other_path_from_giving_shares() {
+fn an_attacker_that_swallows_the_answers_of_one_path_for_hours_keeps_no_other_path_from_giving_shares() {
     let link = Link { rate: Some(2_000_000), ..Link::default() };
     let mut world = sealed(8, vec![link; 2], &[Tep::TcpcryptCurve25519]);
     let swallowed = Rc::new(RefCell::new(0));

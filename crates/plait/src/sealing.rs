@@ -185,7 +185,7 @@ impl Sealing {
         sealed.may_repeat = self.may_repeat;
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
-        if !expected.takes_anybody() {
+        if !expected.takes_any_key() {
             sealed.teps.retain(|tep| tep.proves_identity());
         }
         sealed.teps.retain(|&tep| handshakes.allows(tep));

@@ -125,7 +125,7 @@ fn a_changed_byte_touches_65_bytes_and_no_more() {
 }
 
 #[test]
-fn who_knows_no_key_changes_one_byte_by_touching_65() {
+fn without_a_key_one_byte_is_changed_by_touching_65() {
     let plain = noise(1000, 10);
     let mut wire = plain.clone();
     Scrambler::new(Variant::Key8, [7; 8]).scramble(&mut wire);

@@ -345,7 +345,7 @@ fn what_paths_have_given_is_in_the_next_generation_once_the_peer_has_acknowledge
 }
 
 #[test]
-fn who_has_another_secret_or_none_or_them_in_another_order_opens_nothing_of_the_next_generation() {
+fn another_secret_none_or_another_order_opens_nothing_of_the_next_generation() {
     for case in 0..4 {
         let (mut a, mut b) = connect(Suite::ChaCha20Poly1305);
         let [sent_one, got_one] = mixed(&a, &b, 0);

@@ -248,7 +248,7 @@ mod tests {
     use crate::request::{Answer, RequestError, answer, ask};
 
     /// A client without an identity.
-    fn anybody(own_rules: Option<&[Rule]>) -> Client<'_> {
+    fn any_client(own_rules: Option<&[Rule]>) -> Client<'_> {
         Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {} }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         to: Destination,
     ) -> Result<Vec<u8>, RequestError> {
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &service, anybody(own.as_deref())).await });
+        tokio::spawn(async move { serve(&mut server, &service, any_client(own.as_deref())).await });
         ask(&mut client, to).await?;
         client.write_all(b"hello").await?;
         client.shutdown().await?;
@@ -366,7 +366,7 @@ mod tests {
         });
         let (mut client, mut server) = duplex(64 * 1024);
         tokio::spawn(
-            async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await },
+            async move { serve(&mut server, &Service::Forward(at.to_string()), any_client(None)).await },
         );
         let mut got = [0; 9];
         client.read_exact(&mut got).await.expect("a greeting");
@@ -378,7 +378,7 @@ mod tests {
         let at = shouting_server().await;
         let (mut client, mut server) = duplex(64 * 1024);
         tokio::spawn(
-            async move { serve(&mut server, &Service::Forward(at.to_string()), anybody(None)).await },
+            async move { serve(&mut server, &Service::Forward(at.to_string()), any_client(None)).await },
         );
         client.write_all(b"hello").await.expect("room");
         client.shutdown().await.expect("half-closed");
@@ -410,7 +410,8 @@ mod tests {
             assert_eq!(code(result), ErrorCode::NotAuthorized, "{service} by {rule}");
             // Nor one that does not ask.
             let (mut client, mut server) = duplex(64 * 1024);
-            let served = async { serve(&mut server, &Service::Forward(service), anybody(Some(&own))).await };
+            let served =
+                async { serve(&mut server, &Service::Forward(service), any_client(Some(&own))).await };
             let (outcome, written) = tokio::join!(served, client.write_all(b"hello"));
             written.expect("room");
             let refused = matches!(outcome, Ok(Outcome::Refused { code: ErrorCode::NotAuthorized, .. }));

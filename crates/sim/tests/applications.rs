@@ -99,7 +99,7 @@ fn a_released_connection_reads_no_more_and_resets_a_peer_that_goes_on_sending() 
     fixture.pair.world.run_for(SECOND);
     fixture.client(|now, endpoint| {
         assert_eq!(endpoint.read(now, id), Err(ReadError::End), "the half that was let go has ended");
-        endpoint.write(now, id, Bytes::from_static(b"anybody there?"));
+        endpoint.write(now, id, Bytes::from_static(b"is peer there?"));
     });
     fixture.pair.world.run_for(SECOND);
     let end = fixture.client(|now, endpoint| {

@@ -177,7 +177,7 @@ fn an_orphan_does_not_wait_forever_for_the_fin_of_the_peer() {
 /// The end of writing is no CLOSE of RFC 9293, section 3.10.4, which would delete the connection here: the other direction is still wanted.
 /// An application that wants neither aborts, and no segment follows.
 #[test]
-fn who_ends_its_stream_before_the_answer_goes_on_to_open_and_to_read() {
+fn a_client_that_ends_its_stream_before_the_answer_goes_on_to_open_and_to_read() {
     let mut s = Script::active(Config { timestamps: false, ..Config::default() });
     assert_eq!(s.sent(), ["S 0:0"]);
     s.finish();

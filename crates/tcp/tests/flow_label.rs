@@ -112,7 +112,7 @@ fn an_answer_that_did_not_arrive_is_repeated_with_another() {
 }
 
 #[test]
-fn who_gets_the_same_bytes_again_and_again_says_so_on_another_way() {
+fn a_receiver_of_the_same_bytes_again_and_again_says_so_on_another_way() {
     let (mut s, label) = established();
     s.wait(1000);
     s.give(seg(".", 1, 1).data(1000));

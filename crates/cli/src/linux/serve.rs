@@ -456,7 +456,7 @@ mod tests {
             }
         };
         expect("without a list");
-        std::fs::write(scratch.path().join("authorized_clients"), "# nobody yet\n").expect("written");
+        std::fs::write(scratch.path().join("authorized_clients"), "# no client yet\n").expect("written");
         expect("with an empty list");
     }
 }

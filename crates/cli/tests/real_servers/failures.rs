@@ -42,7 +42,7 @@ pub(crate) fn show_strangers() {
     }
     half_closed(&world);
     assert_eq!(world.stop_serving(), Some(0));
-    fs::write(world.file("server/authorized_clients"), "# nobody\n").expect("written");
+    fs::write(world.file("server/authorized_clients"), "# no client\n").expect("written");
     world.serve(&[]);
     expect_failure("a client without a key", "does not take us", || world.run(&[], &["true"]));
     world.key("stranger", &["gen"]);

@@ -1,4 +1,4 @@
-// Looks at a page as a person would whom something disturbs: what is cut off or sticks out, what is too pale or too small to read, what is
+// Looks at a page as a critical reader does: what is cut off or sticks out, what is too pale or too small to read, what is
 // not explained. Leaves its findings, one per line, in the title of the page that frames it.
 function look(view) {
   const { document, innerWidth } = view, found = [];
@@ -51,7 +51,7 @@ function look(view) {
 
   const need = (what, is) => { if (!is) found.push(`not explained: ${what}`); };
   const long = (element) => element !== null && element.textContent.trim().length > 40;
-  need("who came through, above all", long(document.querySelector("#headline")));
+  need("the result, above all", long(document.querySelector("#headline")));
   need("the topology", long(document.querySelector("#topology figcaption")));
   const attacks = [...document.querySelectorAll("section.attack")];
   need("six attacks and peace", attacks.length === 7);

@@ -26,7 +26,7 @@ const MAX_FIN_TIMEOUTS: u8 = 4;
 const MAX_LAST_FIN_TIMEOUTS: u8 = 2;
 
 /// The possible causes of a reset in answer to a join.
-const REFUSED: &str = "the join was refused: the host there does not know this connection. Somebody may be in the middle of \
+const REFUSED: &str = "the join was refused: the host there does not know this connection. An attacker may be in the middle of \
      another path, or a balancer has chosen another machine";
 
 impl Connection {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_announces_what_no_single_host_can_be_reached_by() {
+    fn an_address_of_no_single_host_is_not_announced() {
         for odd in [
             "0.0.0.0",
             "0.1.2.3",

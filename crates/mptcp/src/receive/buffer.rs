@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_little_is_given_no_more() {
+    fn a_slow_reader_gets_no_larger_window() {
         let mut buffer = ReceiveBuffer::new(Instant::ZERO, 16 << 20);
         read(&mut buffer, Instant::ZERO, 1000, INITIAL / 2);
         assert_eq!(buffer.size(), INITIAL);

@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_fast_path_that_is_stuck_with_nothing_in_flight() {
+    fn a_fast_path_that_is_stuck_with_nothing_in_flight_is_not_waited_for() {
         let stuck = Candidate { in_flight: 0, ..subflow(1, 10, 0) };
         let tail = Demand { backlog: Backlog::Bytes(1), ..PLENTY };
         assert_eq!(choose(&[subflow(0, 200, 1000), stuck], &tail), Some(0));
     }
 
     #[test]
-    fn nobody_waits_for_a_path_that_delivers_nothing() {
+    fn a_path_that_delivers_nothing_is_not_waited_for() {
         let liar = Candidate { rate: 0.0, ..subflow(1, 10, 0) };
         let tight = Demand { window_left: 500_000, ..PLENTY };
         assert_eq!(choose(&[subflow(0, 200, 1000), liar], &tight), Some(0));

@@ -22,7 +22,7 @@ mod tests {
     use crate::send::Backlog;
 
     #[test]
-    fn everybody_has_a_turn_and_the_full_are_skipped() {
+    fn each_subflow_has_a_turn_and_the_full_are_skipped() {
         let candidates: Vec<_> = [(4, 10), (7, 0), (9, 10)]
             .iter()
             .enumerate()

@@ -178,7 +178,7 @@ fn messages_follow_the_generations_of_their_direction() {
 }
 
 #[test]
-fn who_lacks_the_bytes_of_the_path_lacks_the_secret() {
+fn without_the_bytes_of_the_path_there_is_no_secret() {
     // Everything but the 32 random bytes of one side is the same: the agreement, the shares, the names.
     let mut texts = [[1; OFFER_TEXT].to_vec(), [1; OFFER_TEXT].to_vec()];
     texts[1][32] ^= 1;

@@ -121,9 +121,9 @@ fn meet(context: &Context<'_>, middle: Option<usize>) -> Result<Verdict> {
         );
     }
     ensure!(known.is_empty(), "a key was believed: {known}");
-    for (who, program) in [("the server", Some(&honest)), ("the man in the middle", other.as_ref())] {
+    for (end, program) in [("the server", Some(&honest)), ("the man in the middle", other.as_ref())] {
         let given = program.map(|program| std::fs::read(program.output())).transpose()?.unwrap_or_default();
-        ensure!(given.is_empty(), "{who} was given {} bytes", given.len());
+        ensure!(given.is_empty(), "{end} was given {} bytes", given.len());
     }
     Ok(Verdict::Passed(format!(
         "exit {}, both keys named with their paths, no byte sent, no key believed",

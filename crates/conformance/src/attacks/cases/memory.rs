@@ -126,7 +126,7 @@ fn fate(places: &[Place]) -> String {
 /// What TLS 1.3 calls the secret of early data (RFC 8446, section 7.1) in a key log.
 const EARLY_SECRET: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 
-/// Whether one side alone logs it: its private keys, and the server the secret of early data, which nobody sends, where a session is
+/// Whether one side alone logs it: its private keys, and the server the secret of early data, which is not used, where a session is
 /// continued.
 fn is_of_one(secret: &secrets::Secret) -> bool {
     [secrets::PRIVATE_KEY, EARLY_SECRET].contains(&secret.name.as_str())
@@ -189,7 +189,7 @@ fn serve(fixture: &Fixture<'_>, service: SocketAddr, handshake: Handshake) -> Re
     let key = line.trim().rsplit_once('#').map(|(_, key)| key.to_owned());
     let key = key.with_context(|| format!("`{line}` is no address with a key"))?;
     let place = format!("plait://{}", SocketAddr::new(fixture.server_address("a")?, PROXY_PORT));
-    // tcpcrypt proves nobody's key.
+    // tcpcrypt proves no key.
     Ok((server, if handshake == Handshake::Tls { format!("{place}#{key}") } else { place }))
 }
 

@@ -75,18 +75,18 @@ pub(crate) fn outcome(exchange: &Exchange, size: u64) -> Outcome {
 pub(crate) fn outcome_of(exchange: &Exchange, sizes: [u64; 2]) -> Outcome {
     let Exchange { up, down, client, server, time: _, ended_at: _, hung } = exchange;
     let ends = [("the server", up, server, sizes[0]), ("the client", down, client, sizes[1])];
-    for (who, arrived, _, _) in &ends {
+    for (end, arrived, _, _) in &ends {
         if let Some(place) = arrived.first_wrong {
-            return Outcome::Deceived(format!("wrong bytes: {who} got another byte at place {place}"));
+            return Outcome::Deceived(format!("wrong bytes: {end} got another byte at place {place}"));
         }
     }
     if *hung {
         return Outcome::Hung(format!("{} and {} bytes arrived, then nothing", up.bytes, down.bytes));
     }
-    for (who, arrived, ending, size) in &ends {
+    for (end, arrived, ending, size) in &ends {
         let missing = size - arrived.bytes;
         if missing > 0 && ending.code == Some(0) {
-            return Outcome::Deceived(format!("a false end: {missing} bytes missing and {who} was not told"));
+            return Outcome::Deceived(format!("a false end: {missing} bytes missing and {end} was not told"));
         }
     }
     let is_equal = up.is_equal && down.is_equal;
@@ -96,10 +96,10 @@ pub(crate) fn outcome_of(exchange: &Exchange, sizes: [u64; 2]) -> Outcome {
         None if is_equal => Outcome::Equal,
         // The places agree, so the sums do.
         None => Outcome::Deceived("the sums differ".to_owned()),
-        Some((who, arrived, ending, size)) => {
+        Some((end, arrived, ending, size)) => {
             let code = ending.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
             let missing = size - arrived.bytes;
-            Outcome::Error(format!("{who} ended with {code}, {missing} bytes missing: {}", ending.said))
+            Outcome::Error(format!("{end} ended with {code}, {missing} bytes missing: {}", ending.said))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes of the negotiation when the peer cannot seal, and when somebody on every path rewrites it.
+//! What comes of the negotiation when the peer cannot seal, and when an attacker on every path rewrites it.
 //!
 //! Under `require` there is an error before a byte of data; under `prefer` there may be less, and then both the warning and the
 //! status say so. Never is protection lost in silence.
@@ -35,7 +35,7 @@ enum Expected {
     Refused(i32, &'static str),
     /// The handshakes end with different keys: the client says so, and the server may only hear of a reset.
     Unverified,
-    /// The server goes on waiting for somebody else, and no byte of data was sent.
+    /// The server goes on waiting for another client, and no byte of data was sent.
     Ignored,
     /// Multipath TCP of version 1, unsealed, with a warning.
     Regular,
@@ -49,7 +49,7 @@ struct Negotiation {
     about: &'static str,
     /// Of both sides.
     policy: &'static str,
-    /// Somebody on every path, and in which direction.
+    /// The attack on every path, and its direction.
     attack: Option<(AttackName, Option<Direction>)>,
     /// The side that is a program on a stock kernel.
     stock: Option<Side>,
@@ -223,10 +223,10 @@ pub(crate) fn all() -> Vec<Case> {
 fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict> {
     let fixture = Fixture::up(context, Listening::Open)?;
     let text =
-        || Source::Text(b"what nobody on the way is to read before both ends agree. ".as_slice().into());
+        || Source::Text(b"what no host on the way may read before both ends agree. ".as_slice().into());
     let load = Load { up: text(), down: text(), sizes: [SIZE; 2], holds_down_at: None };
     for path in fixture.lab.paths() {
-        path.watch(b"what nobody on the way is to read before both ends agree. ")?;
+        path.watch(b"what no host on the way may read before both ends agree. ")?;
         if let Some((name, direction)) = negotiation.attack {
             path.attack(Attack { direction, ..Attack::new(name) })?;
         }
@@ -252,7 +252,7 @@ fn negotiate(context: &Context<'_>, negotiation: &Negotiation) -> Result<Verdict
     }
     let lingers = match negotiation.expected {
         Expected::Refused(_, _) | Expected::Ignored => LINGERS_IN_VAIN,
-        // Only where the client was not told is it the server who has to say it.
+        // Only where the client was not told the server must say it.
         Expected::Unverified if client.last_words().contains(UNVERIFIED) => LINGERS_IN_VAIN,
         Expected::Unverified | Expected::Regular | Expected::PlainTcp => LINGERS,
     };
@@ -274,7 +274,7 @@ fn judge(fixture: &Fixture<'_>, negotiation: &Negotiation, exchange: &Exchange) 
     let ending = if ours == Side::Client { &exchange.client } else { &exchange.server };
     if let Some(warning) = negotiation.warning {
         let said = &exchange.server.said;
-        ensure!(said.contains(warning), "the server does not say whom it refused, and why: {said}");
+        ensure!(said.contains(warning), "the server does not name the refused client and the reason: {said}");
     }
     match negotiation.expected {
         Expected::Refused(code, words) => {
@@ -286,11 +286,15 @@ fn judge(fixture: &Fixture<'_>, negotiation: &Negotiation, exchange: &Exchange) 
         Expected::Unverified => {
             is_untouched(fixture, exchange)?;
             let ends = [&exchange.client, &exchange.server];
-            ensure!(ends.iter().all(|end| end.code != Some(0)), "somebody took it for an orderly end");
+            ensure!(ends.iter().all(|end| end.code != Some(0)), "an end took it for an orderly end");
             let known =
                 ends.into_iter().find(|end| end.code == Some(FORBIDDEN) && end.said.contains(UNVERIFIED));
             let Some(known) = known else {
-                bail!("nobody says `{UNVERIFIED}`: {} and {}", exchange.client.said, exchange.server.said)
+                bail!(
+                    "neither end says `{UNVERIFIED}`: {} and {}",
+                    exchange.client.said,
+                    exchange.server.said
+                )
             };
             Ok(format!("refused before any data, exit {FORBIDDEN}: {}", known.said))
         }

@@ -189,11 +189,11 @@ fn fails(context: &Context<'_>, opening: Opening) -> Result<Verdict> {
     let injected = injected(&fixture, opening)?;
     Capture::of(&fixture)?.is_sealed()?;
     let Exchange { up, down, client, server, .. } = &exchange;
-    for (who, arrived, ending) in [("the server", up, server), ("the client", down, client)] {
+    for (end, arrived, ending) in [("the server", up, server), ("the client", down, client)] {
         if let Some(place) = arrived.first_wrong {
-            bail!("wrong bytes: {who} got another byte at place {place}");
+            bail!("wrong bytes: {end} got another byte at place {place}");
         }
-        ensure!(ending.code != Some(0), "{who} takes it for an orderly end after {} bytes", arrived.bytes);
+        ensure!(ending.code != Some(0), "{end} takes it for an orderly end after {} bytes", arrived.bytes);
     }
     let said = &client.said;
     ensure!(client.code.is_some(), "the client does not end in {:?}: {said}", opening.gives_up());

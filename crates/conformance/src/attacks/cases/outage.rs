@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_millis(5);
 struct Outage {
     seconds: u64,
     connections: usize,
-    /// Who speaks during it. Both ends do when it is over.
+    /// The ends that send during it: client, server. Both do when it is over.
     speaks: [bool; 2],
     handshake: &'static str,
 }

@@ -14,7 +14,7 @@ use crate::attacks::secrets::{self, Suite};
 
 /// Bytes each way: the captures of a whole connection are read into memory.
 const SIZE: u64 = 256 << 10;
-const LINE: &[u8] = b"what nobody who lacks a path is to read, whatever he breaks one day. ";
+const LINE: &[u8] = b"what a reader that lacks one path cannot read, with all keys broken.. ";
 /// Bytes of payload between two replays.
 const REPLAYED: u64 = 2_000;
 const REQUIRED: [&str; 2] = ["--require-paths", "2"];
