@@ -1,4 +1,4 @@
-//! What is written down: text that a person reads, and that shows in a diff what a change costs.
+//! The baseline: text that a person reads, and that shows in a diff what a change costs.
 
 use anyhow::{Context, ensure};
 use core::fmt;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::gauge;
 
-/// What one call of what a case counts has executed, on average.
+/// The instructions of one call of a case, on average.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Count {
     pub(crate) case: String,
@@ -83,7 +83,7 @@ pub(crate) fn count(only: Option<&str>) -> anyhow::Result<(Vec<Count>, String)> 
     Ok((counts, machine.to_owned()))
 }
 
-/// Where callgrind writes; goes with the value.
+/// The directory of callgrind's output; removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -93,7 +93,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// What the functions of case number `number` have executed.
+    /// Reads the instructions of the functions of case number `number`.
     fn read(&self, number: usize) -> anyhow::Result<BTreeMap<String, u64>> {
         let path: &Path = &self.0.join(format!("case.{number}"));
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;

@@ -1,4 +1,4 @@
-//! What was counted beside what was written down, and whether that is good enough.
+//! Compares the counts with the baseline, and judges them.
 
 use core::fmt;
 
@@ -19,12 +19,12 @@ enum Verdict {
     Below,
 }
 
-/// What there is to say.
+/// The result of a comparison.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<String>,
     failures: usize,
-    /// Where something else has changed than our code, nothing is judged.
+    /// False if something other than our code has changed: then there is no verdict.
     is_judged: bool,
 }
 

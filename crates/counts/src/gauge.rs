@@ -1,9 +1,9 @@
-//! What is to be counted, and what only leads there.
+//! Separates the counted work from its preparation.
 
 use core::hint::black_box;
 use std::io::Write;
 
-/// What callgrind takes for the beginning and the end of what is counted: the function [`count_this`].
+/// The function that starts and ends the count for callgrind: [`count_this`].
 pub(crate) const TOGGLE: &str = "*count_this*";
 /// Behind which function it writes down a case: [`end_of_case`].
 pub(crate) const DUMP: &str = "*end_of_case*";

@@ -1,4 +1,4 @@
-//! What a segment costs in instructions: `scripts/counts --help`.
+//! The cost of a segment in instructions: `scripts/counts --help`.
 //!
 //! The program starts itself in callgrind, where it runs its [cases] with fixed seeds and marks what is to be counted ([gauge]). The
 //! outer one reads what was counted ([callgrind]) and compares it with what was written down ([baseline], [compare]). A count says
@@ -85,7 +85,7 @@ fn tell(count: &Count, functions: usize) {
     }
 }
 
-/// Where the baseline is: beside the sources that this program was built from.
+/// The file of the baseline: beside the sources that this program was built from.
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("baseline.txt")
 }

@@ -1,4 +1,4 @@
-//! What a count depends on that is none of our code. Where it is another, counts are no longer those of the same program.
+//! The surroundings that a count depends on, other than our code. In different surroundings, counts are not comparable.
 
 use anyhow::{Context, ensure};
 use core::fmt;
@@ -7,18 +7,19 @@ use std::process::Command;
 /// Compiler, library, instrument and processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Surroundings {
-    /// What has built the program.
+    /// The compiler of the program.
     pub(crate) rustc: String,
     /// The C library, which allocates and copies.
     pub(crate) libc: String,
-    /// What counts. It decides which instructions a program may find, and so the way of the cryptography: never AVX-512.
+    /// The counting program. It determines the instructions that a program may use, and so the code path of the
+    /// cryptography: never AVX-512.
     pub(crate) valgrind: String,
     /// The processor and its extensions, as seen from inside.
     pub(crate) machine: String,
 }
 
 impl Surroundings {
-    /// Those of this moment; the machine is what [`tell_machine`] has told.
+    /// Reads the current surroundings; `machine` is the text of [`tell_machine`].
     pub(crate) fn look(machine: String) -> anyhow::Result<Self> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
         Ok(Self {

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// What a walkthrough was made by, with and on.
+/// The programs, settings and machine of a walkthrough.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Provenance {
     /// When it began: UTC, RFC 3339, to the second.
     pub date: String,
     /// Of plait.
     pub version: String,
-    /// That it was built from, as git names it.
+    /// The commit that it was built from, as git names it.
     pub commit: String,
     /// Whether it was built with optimisation.
     pub is_optimised: bool,

@@ -119,7 +119,7 @@ pub(crate) struct Fetch<'a> {
     file: PathBuf,
     /// When it began, by the lab's clock.
     began: Duration,
-    /// What the dead path had swallowed before.
+    /// Packets that the dead path had dropped before.
     cut_before: u64,
     program: JoinHandle<anyhow::Result<Ended>>,
 }
@@ -153,7 +153,7 @@ impl Stage {
         Ok((run, heard))
     }
 
-    /// What the paths carried of the last page, 64 bytes of it.
+    /// The bytes of the paths for the last page, 64 bytes of it.
     pub(crate) fn excerpt(&self, page: &Page) -> anyhow::Result<Option<crate::overheard::Excerpt>> {
         crate::overheard::excerpt(self.lab.paths(), &page.bytes)
     }

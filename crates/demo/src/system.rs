@@ -47,7 +47,7 @@ impl System {
         }
     }
 
-    /// What `--protect` is called; `None` where plait has no part in it.
+    /// The value of `--protect`; `None` if plait takes no part.
     const fn protection(self) -> Option<&'static str> {
         match self {
             Self::TlsOverKernel => None,
@@ -131,7 +131,7 @@ pub(crate) struct Running {
     programs: Vec<Program>,
     system: System,
     fixture: Fixture,
-    /// What `plait serve` printed for its clients.
+    /// The URL that `plait serve` printed for its clients.
     url: Option<String>,
 }
 

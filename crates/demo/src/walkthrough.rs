@@ -18,7 +18,7 @@ use crate::run::{Fetch, Page, Run, Stage, Verdict};
 use crate::system::{Fixture, System};
 use crate::trial::Trial;
 
-/// What the walkthrough needs.
+/// The settings of the walkthrough.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `plait` program.
@@ -33,10 +33,10 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// What the eavesdroppers got of one system.
+/// The eavesdroppers' data of one system.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Reading {
-    /// Which.
+    /// The system.
     pub system: System,
     /// How the fetch went.
     pub run: Run,
@@ -49,7 +49,7 @@ pub struct Reading {
 /// Everything that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Walkthrough {
-    /// Where it comes from.
+    /// Its origin.
     pub provenance: Provenance,
     /// How busy the machine was.
     pub strain: Strain,
@@ -111,7 +111,7 @@ impl Walkthrough {
         format!("{all} attacks, {} systems: {}", order.len(), order.map(each).join("; "))
     }
 
-    /// What sealed is to reach, and what it did.
+    /// The goals of sealed, and its results.
     pub fn goals(&self) -> Vec<Goal> {
         goals(self)
     }
@@ -144,7 +144,7 @@ impl Walkthrough {
     }
 }
 
-/// What an eavesdropper must and must not have seen.
+/// Checks the eavesdropper's data of a run.
 fn judge(system: System, what: &str, run: &Run, read: u64, wrong: &mut Vec<String>) {
     let name = system.name();
     match system {

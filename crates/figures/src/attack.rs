@@ -18,7 +18,7 @@ use crate::system::Instructions::Used;
 use crate::system::System;
 use crate::throughput::SIZE;
 
-/// What the paper says of its sealed connections, and plait of its own.
+/// The promise of the paper for its sealed connections, and of plait for its own.
 pub(crate) const PROMISE: &str = "MPTCPsec continues the transfer after the attack.";
 
 const SYSTEMS: [System; 2] = [System::Tls { instructions: Used }, System::Sealed { instructions: Used }];

@@ -16,7 +16,7 @@ use crate::place::{place_of, two_paths};
 use crate::published::captures as published;
 use crate::system::System;
 
-/// What `iperf` sends.
+/// The data that `iperf` sends.
 const DIGITS: &[u8] = b"0123456789";
 /// Bytes of the transfer: enough for both paths to carry some.
 const SIZE: usize = 1_000_000;
@@ -30,7 +30,7 @@ const SHOWN: usize = 256;
 const CRIB: usize = 80;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the eavesdropper on path b has of one transfer.
+/// The data of the eavesdropper on path b of one transfer.
 struct Heard {
     /// The longest piece without a gap first.
     pieces: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ fn hear(runs: &Runs<'_>, system: System, direction: Direction, text: &[u8]) -> a
     })
 }
 
-/// What all runs have given, before and after.
+/// The results of all runs, before and after.
 struct Both {
     rows: Vec<Row>,
     before: Heard,

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
-    /// It is so here as well.
+    /// The conclusion holds here as well.
     Holds,
-    /// It is otherwise here.
+    /// The conclusion differs here.
     Differs,
     /// The text of the paper has no number to compare with.
     Unstated,
@@ -36,7 +36,7 @@ pub struct Claim {
     pub rule: String,
     /// The verdict.
     pub conclusion: Conclusion,
-    /// Where it differs, why. Else empty.
+    /// The reason of a difference, otherwise empty.
     pub why: String,
 }
 

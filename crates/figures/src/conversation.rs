@@ -26,7 +26,7 @@ const END: Duration = Duration::from_secs(2);
 /// Each conversation has a port of its own: that of the last one may wait for late packets.
 static PORT: AtomicU16 = AtomicU16::new(20_000);
 
-/// Where the programs and files are.
+/// Directories of the programs and files.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixture {
     /// The `plait` program.
@@ -55,7 +55,7 @@ impl Fixture {
 pub(crate) enum Talk {
     /// One sends, the other receives.
     Transfer {
-        /// Where the bytes go.
+        /// The direction of the bytes.
         direction: Direction,
         bytes: u64,
         /// Bytes of a write.
@@ -66,7 +66,7 @@ pub(crate) enum Talk {
         pause: f64,
         /// The data to send; by default a pattern.
         document: Option<PathBuf>,
-        /// Where what arrives is written to.
+        /// The file for received data.
         keep: Option<PathBuf>,
     },
     /// The client asks and the server answers with as many bytes.
@@ -94,7 +94,7 @@ pub(crate) struct Report {
     pub(crate) longest_gap: f64,
     /// For each size, the duration of each question, in seconds.
     pub(crate) delays: Vec<(usize, Vec<f64>)>,
-    /// Why it ended before its time.
+    /// The reason of an early end.
     pub(crate) error: Option<String>,
 }
 

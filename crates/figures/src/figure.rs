@@ -114,7 +114,7 @@ pub struct Picture {
 /// Bytes, to be looked at.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Exhibit {
-    /// What they are.
+    /// Their description.
     pub title: String,
     /// As `tshark -x` shows them, or as text.
     pub text: String,

@@ -19,7 +19,7 @@ use plait_lab::{Machine, Watch};
 /// Fewer runs than this are no measurement to rely on, and the page says so.
 pub(crate) const ENOUGH: usize = 5;
 
-/// What is to be measured.
+/// The selection of measurements.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The `plait` program.
@@ -30,7 +30,7 @@ pub struct Options {
     pub runs: usize,
     /// Small sizes: whether all of it works, and nothing more.
     pub is_quick: bool,
-    /// Which figures; all, if it is empty.
+    /// The figures to measure; all, if it is empty.
     pub only: Vec<Id>,
 }
 
@@ -39,7 +39,7 @@ pub struct Options {
 pub struct Figures {
     /// Of plait.
     pub version: String,
-    /// What it was measured on.
+    /// The measuring machine.
     pub machine: Machine,
     /// Of each figure.
     pub runs: usize,
@@ -56,7 +56,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What contradicts what plait itself promises, whatever a paper says: that a sealed connection survives an attack on one path.
+    /// Returns the contradictions to plait's own promise, whatever a paper says: that a sealed connection survives an attack on one
+    /// path.
     pub fn contradictions(&self) -> Vec<String> {
         let attacks = self.figures.iter().filter(|figure| figure.id == Id::JadinFigure9);
         let broken = attacks
@@ -66,7 +67,7 @@ impl Figures {
     }
 }
 
-/// What every measurement is given.
+/// The context of every measurement.
 pub(crate) struct Runs<'a> {
     pub(crate) count: usize,
     pub(crate) is_quick: bool,
@@ -74,7 +75,7 @@ pub(crate) struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// What `once` gives of each system, run after run: systems take turns.
+    /// Returns the result of `once` for each system, run after run: systems take turns.
     pub(crate) fn in_turn<T>(
         &self,
         systems: &[System],

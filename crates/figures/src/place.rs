@@ -1,4 +1,4 @@
-//! Where a conversation takes place: two hosts with two paths between them.
+//! The place of a conversation: two hosts with two paths between them.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use plait_netns::{Link, Namespace, Rate};
 pub(crate) struct Place<'a> {
     pub(crate) client: &'a Namespace,
     pub(crate) server: &'a Namespace,
-    /// Where the client connects to.
+    /// The server's address for the client.
     pub(crate) address: IpAddr,
     /// `--path` of the client's plait, each.
     pub(crate) client_paths: Vec<String>,

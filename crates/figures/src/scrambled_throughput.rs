@@ -14,7 +14,7 @@ use crate::throughput::{Throughput, Transfer};
 /// Kernel MPTCP, scrambled and AES are the paper's.
 const SYSTEMS: [System; 4] =
     [System::Mptcp, System::Plain, System::Scrambled, System::Aes { instructions: LeftOut }];
-/// Where processors decide, also with what the papers' had not.
+/// Systems if the processors are the bottleneck, including some that the papers did not have.
 const FREE: [System; 5] = [
     System::Mptcp,
     System::Plain,

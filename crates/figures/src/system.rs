@@ -1,6 +1,6 @@
 //! The systems that are compared.
 
-/// What carries the bytes, and what protects them.
+/// The transport of the bytes, and their protection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum System {
     /// The kernel's Multipath TCP alone.
@@ -28,7 +28,7 @@ pub(crate) enum Instructions {
 
 use Instructions::{LeftOut, Used};
 
-/// What makes OpenSSL, and the library that seals, leave out AES, carry-less multiplication and their forms on long vectors.
+/// Makes OpenSSL, and the library that seals, leave out AES, carry-less multiplication and their forms on long vectors.
 const LEAVE_OUT: (&str, &str) = ("OPENSSL_ia32cap", "~0x200000200000000:~0x600c0030000");
 
 impl System {
@@ -47,7 +47,7 @@ impl System {
         }
     }
 
-    /// What `--protect` is called; `None` where plait has no part in it.
+    /// The value of `--protect`; `None` if plait takes no part.
     pub(crate) const fn protection(self) -> Option<&'static str> {
         match self {
             Self::Mptcp | Self::Tls { .. } | Self::Aes { .. } => None,
@@ -57,7 +57,7 @@ impl System {
         }
     }
 
-    /// What its programs find in their environment.
+    /// The environment of its programs.
     pub(crate) const fn environment(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Tls { instructions } | Self::Aes { instructions } | Self::Sealed { instructions } => {

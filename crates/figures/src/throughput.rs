@@ -12,7 +12,7 @@ use crate::measure::Runs;
 use crate::place::Wires;
 use crate::system::System;
 
-/// What is transferred.
+/// The data of a transfer.
 pub(crate) struct Transfer {
     pub(crate) direction: Direction,
     /// Bytes of a write.
@@ -27,9 +27,9 @@ const MEGABYTE: u64 = 1_000_000;
 /// Width and height of the pictures: legible on a telephone.
 pub(crate) const SIZE: (u32, u32) = (420, 260);
 
-/// What one set of wires has given.
+/// The results of one set of wires.
 pub(crate) struct Throughput {
-    /// Which wires, for people.
+    /// The wires, for people.
     group: String,
     sizes: Vec<u64>,
     /// Per system, per size, Mbit/s.

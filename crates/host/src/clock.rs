@@ -17,7 +17,7 @@ pub(crate) struct Clock {
     start: Duration,
 }
 
-/// What a [`Clock`] reads.
+/// The source of a [`Clock`].
 pub(crate) trait Source: Send + Sync {
     /// Time since a fixed moment, time in suspend included. It never runs backwards.
     fn elapsed(&self) -> Duration;

@@ -50,7 +50,7 @@ pub(crate) struct Driver {
     pool: Pool,
     /// The buffer that the next packet is read into, if the last one did not keep it.
     spare: Option<Buffer>,
-    /// What was read, when, and by which path if that is known.
+    /// The received packets, with their time, and their path if it is known.
     arrived: Vec<Arrived>,
     /// The first `filled` are to be sent; the rest keep their allocations.
     outgoing: Vec<Outgoing>,
@@ -71,7 +71,7 @@ struct Arrived {
     packet: Result<Packet, Malformed>,
 }
 
-/// What is to be sent: a packet for the TUN device, or a segment for the sockets of a path.
+/// An outgoing packet for the TUN device, or segment for the sockets of a path.
 #[derive(Default)]
 struct Outgoing {
     packet: IpPacket,
@@ -112,7 +112,7 @@ struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sent {
     All,
-    /// It is full.
+    /// The device is full.
     Some,
 }
 
@@ -122,7 +122,7 @@ enum Left {
     ByTun,
     /// From this address of the host.
     BySocket(SocketAddr),
-    /// It is lost.
+    /// The segment is lost.
     NotAtAll,
 }
 

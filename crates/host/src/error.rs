@@ -21,7 +21,7 @@ pub enum Error {
         command: String,
         /// Its exit status.
         status: ExitStatus,
-        /// What it wrote to its standard error.
+        /// Its standard error.
         message: String,
     },
     /// A program is not installed, or may not be executed.

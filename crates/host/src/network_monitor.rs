@@ -25,7 +25,7 @@ use crate::wake::Wake;
 /// Time after which restoring rules is tried again: another program may have been changing them.
 const MEND_AGAIN: Duration = Duration::from_secs(1);
 
-/// To be asked from any thread. Dropping it takes the network down and waits for that.
+/// A handle for any thread. Dropping it restores the network and waits for that.
 pub(crate) struct NetworkMonitor {
     requests: Requests,
     thread: Option<JoinHandle<()>>,
@@ -59,7 +59,7 @@ pub(crate) struct OpenPort {
 struct Watch {
     network: Networks,
     links: Announcements,
-    /// Where there are rules of ours.
+    /// Announcements about rules, if there are rules of ours.
     rules: Option<Announcements>,
     /// Of lines that tell of rules that were put back, and that could not be.
     mended: LogLimit,
@@ -246,7 +246,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells people and the endpoint about those of these paths that have changed.
+    /// Reports the changed ones of these paths to the log and the endpoint.
     fn set_paths(&self, mut paths: Vec<Path>) {
         let state = self.shared.lock();
         paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));

@@ -8,11 +8,11 @@ use plait_base::Random;
 /// machine that is started twice from one snapshot has it, does not say what will be drawn. What the kernel gives is fit for secrets.
 #[derive(Debug)]
 pub struct OsRandom {
-    /// It has answered once; it does not stop doing so.
+    /// It has answered once; it does not fail later.
     _answers: (),
 }
 
-/// There is nothing in it that a copy could repeat.
+/// It has no state that a copy could repeat.
 const _: () = assert!(size_of::<OsRandom>() == 0);
 
 impl OsRandom {

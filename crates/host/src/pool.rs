@@ -36,7 +36,8 @@ pub struct Buffer {
     home: Pool,
 }
 
-/// What fills less than this part of its buffer is copied: so at most three quarters are ever waste.
+/// A packet that fills less than this part of its buffer is copied: so at most three quarters are ever
+/// wasted.
 const KEEP_PART: usize = 4;
 
 impl Pool {

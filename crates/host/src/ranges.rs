@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Most paths of a host: each has addresses of its own on the subnets of its TUN device.
 pub(crate) const MAX_PATHS: usize = 64;
 
-/// Where the subnets of the TUN devices are taken from.
+/// The ranges of the subnets of the TUN devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ranges {
     /// /16 networks, tried in this order; device number N uses the N-th /24 in one of them.

@@ -6,7 +6,7 @@ use plait_wire::{Checksum, Flags};
 pub(crate) const TCP: u8 = 6;
 const TCP_MIN_HEADER: usize = 20;
 
-/// Where the headers of a packet end, if it is TCP directly behind the IP header and not cut off.
+/// The ends of the headers of a packet, if it is TCP directly after the IP header and not truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     /// Offset of the TCP header.
@@ -55,7 +55,7 @@ pub(crate) fn wire_segments(head: &[u8], payload: &[u8], segment_size: u16, mut 
     }
 }
 
-/// Where in its train a segment stands.
+/// The position of a segment in its train.
 #[derive(Clone, Copy)]
 struct Place {
     first: bool,

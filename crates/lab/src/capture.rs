@@ -12,9 +12,9 @@ use crate::Direction;
 /// Interface of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interface {
-    /// What the hosts sent.
+    /// A packet of a host.
     Heard(Direction),
-    /// What the injector put on the wire.
+    /// A packet of the injector.
     Injected,
 }
 
@@ -63,7 +63,7 @@ impl Capture {
     }
 }
 
-/// What a capture of a path proves to have been put on the wire: the comment of each packet on its third interface.
+/// Returns the injected packets in a capture of a path: the comment of each packet on its third interface.
 ///
 /// # Errors
 /// The file cannot be read, or is no capture.

@@ -34,31 +34,31 @@ pub enum Request {
     Status,
     /// Arms an attack.
     Attack {
-        /// Where.
+        /// The path.
         path: Option<String>,
-        /// Which.
+        /// The attack.
         attack: Attack,
     },
     /// Disarms all attacks.
     CallOff {
-        /// Where.
+        /// The path.
         path: Option<String>,
     },
     /// Cuts paths, for a time or until they are restored.
     Cut {
-        /// Which.
+        /// The path.
         path: Option<String>,
         /// Milliseconds.
         lasting: Option<u64>,
     },
     /// Ends a cut.
     Restore {
-        /// Which.
+        /// The path.
         path: Option<String>,
     },
     /// Changes the conditions of a path.
     Set {
-        /// Which.
+        /// The path.
         path: Option<String>,
         /// One direction, or both.
         direction: Option<Direction>,
@@ -67,7 +67,7 @@ pub enum Request {
     },
     /// Changes the named conditions of a path, and leaves the others.
     Change {
-        /// Which.
+        /// The path.
         path: Option<String>,
         /// One direction, or both.
         direction: Option<Direction>,
@@ -78,24 +78,24 @@ pub enum Request {
     Text {
         /// The name of the path.
         path: String,
-        /// Which way.
+        /// The direction.
         direction: Direction,
         /// Most bytes.
         limit: usize,
     },
     /// Lines of text since the last question: [`crate::Line`].
     Lines {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// The arrivals over time.
     Series {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// The packets that the injector put on the wire.
     Injections {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// Flushes the captures.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why something could not be done.
+/// An error of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// This user or this machine cannot have a lab; the text says what is missing and how to get it.
@@ -14,7 +14,7 @@ pub enum Error {
     /// A system call or a file.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as the end of the sentence "cannot ...".
+        /// The failed action, as the end of the sentence "cannot ...".
         action: String,
         /// The kernel's answer.
         source: io::Error,

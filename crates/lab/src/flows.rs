@@ -15,7 +15,7 @@ const MAX_FLOWS: usize = 4096;
 /// Captured options kept per flow and direction, the latest of each subtype: there are 16 subtypes, and DSS counts three times.
 pub(crate) type Captured = BTreeMap<OptionClass, Vec<u8>>;
 
-/// What a captured option is good for.
+/// The use of a captured option.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum OptionClass {
     DataAck,
@@ -38,7 +38,7 @@ pub(crate) struct Flow {
     pub(crate) half: [Half; 2],
 }
 
-/// What one end has sent.
+/// The state of one end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Half {
     /// Sequence number of the first payload byte.
@@ -61,7 +61,7 @@ struct MappedRange {
     length: u16,
 }
 
-/// Where a payload lies.
+/// The place of a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position {
     /// Relative to the first byte of the flow in this direction.

@@ -19,7 +19,7 @@ use crate::options::Options;
 #[cfg(unix)]
 pub(crate) use crate::unix::{HANGUP, caught, ignores_hangup, is_root};
 
-/// Why a path cannot be used yet.
+/// The reason that a path cannot be used yet.
 pub(crate) fn why_not(_device: &str) -> String {
     "this host does not have that address".to_owned()
 }

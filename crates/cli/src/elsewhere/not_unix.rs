@@ -1,6 +1,6 @@
 //! Systems without the users and signals of Unix.
 
-/// What never comes.
+/// A signal that never comes.
 pub(crate) const HANGUP: i32 = 1;
 
 /// SIGINT on Unix: what Ctrl-C is there.

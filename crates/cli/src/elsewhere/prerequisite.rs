@@ -4,14 +4,14 @@ use std::convert::Infallible;
 
 use crate::options::Options;
 
-/// What is never found to be missing.
+/// A prerequisite that is never missing.
 pub(crate) type MissingPrerequisite = Infallible;
 
 /// Nothing to try.
 pub(crate) type Check = Infallible;
 
 impl Options {
-    /// What there is to try.
+    /// The prerequisites to try.
     pub(crate) fn checks(&self) -> &'static [Check] {
         &[]
     }

@@ -297,7 +297,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     }
 }
 
-/// What a client is called in the log: its name in authorized_clients, else its key.
+/// Returns the name of a client in the log: its name in authorized_clients, otherwise its key.
 fn name_of(client: Option<&AuthorizedClient>, peer: &Peer) -> String {
     match (client, shown_by(peer)) {
         (Some(client), _) if !client.comment.is_empty() => client.comment.clone(),

@@ -52,9 +52,9 @@ pub(crate) struct Report {
     pub(super) bytes_read: u64,
     /// Milliseconds since it was opened.
     pub(super) age_ms: f64,
-    /// What was dropped, refused or done again, by reason.
+    /// Counts of dropped, refused and repeated things, by reason.
     pub(super) counters: BTreeMap<&'static str, u64>,
-    /// What each attempt to open it met, in the order of their beginning.
+    /// The result of each attempt to open it, in the order of their start.
     pub(super) attempts: Vec<AttemptReport>,
     pub(super) paths: Vec<PathReport>,
     pub(super) subflows: Vec<SubflowReport>,
@@ -63,10 +63,10 @@ pub(crate) struct Report {
     pub(super) host: Option<HostReport>,
 }
 
-/// What the host keeps, and what became of the segments of strangers.
+/// The state that the host keeps, and the counters of segments of unknown peers.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct HostReport {
-    /// What there is now.
+    /// The current state.
     pub(super) now: BTreeMap<&'static str, u64>,
     /// Totals since it was started.
     pub(super) strangers: BTreeMap<&'static str, u64>,
@@ -84,9 +84,9 @@ pub(super) struct AttemptReport {
     pub(super) stage: String,
     /// Whether it is the connection.
     pub(super) chosen: bool,
-    /// What stood in its way, in a word: `no-answer`, `refused`, `options` and others.
+    /// The obstacle, in a word: `no-answer`, `refused`, `options` and others.
     pub(super) obstacle: Option<String>,
-    /// What became of it, or what is suspected of its path.
+    /// The result, or the suspicion about its path.
     pub(super) verdict: String,
     /// Milliseconds from the beginning of the first attempt to the beginning of this one, and to its end.
     pub(super) began_ms: f64,
@@ -138,7 +138,7 @@ pub(super) struct PathReport {
     pub(super) rtt_ms: Option<f64>,
     pub(super) min_rtt_ms: Option<f64>,
     pub(super) segments_sent: u64,
-    /// Those of them that have data.
+    /// Segments with data among them.
     pub(super) data_segments_sent: u64,
     pub(super) segments_lost: u64,
     /// Part of the segments with data that were lost, 0 to 1.

@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// Those that are not zero, in a line.
+/// The non-zero counters, in a line.
 fn counted(what: &str, counters: &BTreeMap<&'static str, u64>) -> String {
     let unusual = counters.iter().filter(|(_, count)| **count > 0);
     let words: Vec<_> = unusual.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();

@@ -100,7 +100,7 @@ struct Crowd {
     open: Vec<Stream>,
 }
 
-/// What came of one step.
+/// The result of one step.
 #[derive(Default)]
 struct Outcome {
     failed: usize,

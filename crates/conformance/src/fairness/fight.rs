@@ -24,7 +24,7 @@ const RIVAL: u16 = 5202;
 /// How long connections may take to be there.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What does not change from run to run.
+/// The settings that are the same in all runs.
 pub(crate) struct Conditions {
     pub(crate) plait: PathBuf,
     /// Of each bottleneck.
@@ -37,7 +37,7 @@ pub(crate) struct Conditions {
     pub(crate) rival: String,
 }
 
-/// What was carried over one path, Mbit/s of payload.
+/// The throughput over one path, Mbit/s of payload.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Carried {
     /// By plait, or by what is in its place.
@@ -46,7 +46,7 @@ pub(crate) struct Carried {
     pub(crate) rival: f64,
 }
 
-/// What each path carries after the connections have come to terms.
+/// Measures the throughput of each path after the connections have reached a steady state.
 pub(crate) fn run(setting: Setting, conditions: &Conditions, directory: &Path) -> Result<Vec<Carried>> {
     let (shape, paths, rivals) = match setting.paths() {
         Paths::One => (Shape::Routed, 1..=1, 1..=1),

@@ -1,5 +1,5 @@
-//! What `plait` takes of a path beside the kernel's TCP: both send as fast as they can over token buckets (tbf), and the server's
-//! kernel says what each subflow has brought.
+//! The share of a path that `plait` takes beside the kernel's TCP. Both send as fast as they can over token buckets (tbf), and the
+//! server's kernel reports the bytes of each subflow.
 //!
 //! * [`fight`]: one run; [`sockets`]: the kernel's count; [`report`]: the table, the goals, and figures for other programs.
 
@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use self::fight::Conditions;
 use self::report::Row;
 
-/// What to measure and how.
+/// The selection of measurements.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only these settings; may be repeated.
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 }
 
-/// Which connections meet, and where.
+/// The competing connections, and their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Setting {

@@ -9,9 +9,9 @@ use clap::ValueEnum;
 use super::fight::Carried;
 use super::{Paths, Setting};
 
-/// What plait takes of a path beside one TCP.
+/// plait's share of a path beside one TCP.
 const SHARE: RangeInclusive<f64> = 0.35..=0.65;
-/// What coupled subflows take together of one bottleneck, in parts of what one TCP takes there.
+/// Most throughput of coupled subflows together over one bottleneck, as a multiple of one TCP's there.
 const TIMES: f64 = 1.2;
 
 /// One run.
@@ -55,10 +55,10 @@ fn reaches(setting: Setting, figure: f64) -> bool {
     }
 }
 
-/// What all runs of a setting say together.
+/// The summary of all runs of a setting.
 struct Spread {
     setting: Setting,
-    /// Which of the figures of each run.
+    /// The index of the figure in each run.
     place: usize,
     lowest: f64,
     median: f64,

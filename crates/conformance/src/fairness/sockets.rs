@@ -1,4 +1,5 @@
-//! What the TCP sockets of a kernel have received, as `ss` says: subflows of Multipath TCP are among them.
+//! The bytes received by the TCP sockets of a kernel, according to `ss`: subflows of Multipath TCP are
+//! among them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +20,7 @@ pub(crate) struct Received {
 }
 
 impl Sockets {
-    /// Those of a host, now.
+    /// The current sockets of a host.
     pub(crate) fn of(namespace: &Namespace) -> Result<Self> {
         Self::parse(&namespace.run("ss", "-H -O -t -i -n state established")?)
     }
@@ -44,7 +45,7 @@ impl Sockets {
             .map(Self)
     }
 
-    /// Those at this port.
+    /// The sockets at this port.
     pub(crate) fn on(&self, port: u16) -> impl Iterator<Item = &Received> {
         self.0.iter().filter(move |one| one.port == port)
     }

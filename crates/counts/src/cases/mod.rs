@@ -1,4 +1,4 @@
-//! What is counted: one case is one thing that happens to a connection at rest, again and again.
+//! The counted cases: one case is one event on a connection at rest, repeated.
 
 mod endpoint;
 mod mptcp;
@@ -10,12 +10,12 @@ use crate::gauge::Gauge;
 const WARM_UP: usize = 16;
 /// Rounds that are counted; what is reported is their mean.
 const ROUNDS: usize = 32;
-/// What fills one segment of a path of 1,500 bytes, whatever the options.
+/// Bytes that fill one segment of a path of 1,500 bytes, whatever the options.
 const SEGMENT: usize = 1200;
 /// A long super-segment, which is one block sealed too.
 const SUPER_SEGMENT: usize = 60_000;
 
-/// What of a round is counted.
+/// The counted part of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// Bytes are handed to the sender, and leave.

@@ -30,10 +30,10 @@ pub(super) const CASES: &[Case] = &[
     ("sealed-data-ack-in-16-idle", |gauge| transfer(gauge, &IDLE, SUPER_SEGMENT, Step::Ack)),
 ];
 
-/// What a connection has.
+/// The setup of a connection.
 struct Shape {
     is_sealed: bool,
-    /// That carry data.
+    /// Subflows that carry data.
     subflows: usize,
     /// Backups, which are idle.
     idle: usize,

@@ -101,7 +101,7 @@ fn figures(walkthrough: &Walkthrough, attack: Option<&str>, html: &mut String) -
     Ok(())
 }
 
-/// What a program that broke off said of it.
+/// The error message of a program that broke off.
 fn said(trial: &Trial) -> String {
     let words = trial.runs.iter().find_map(|run| match &run.verdict {
         Verdict::Died(said) => Some(said),

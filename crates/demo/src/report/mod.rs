@@ -18,7 +18,7 @@ use crate::overheard::Overheard;
 use crate::system::System;
 use crate::walkthrough::Walkthrough;
 
-/// What only this page has. Whatever has a colour says the same in words or by a sign.
+/// The styles of this page. Everything with a colour says the same in words or by a sign.
 const STYLE: &str = "
 .headline { font-size: 1.15rem; font-weight: 600; border-left: 5px solid var(--good); padding: .4rem .8rem; background: var(--panel) }
 .warning { border-left: 5px solid var(--bad); padding: .4rem .8rem; background: var(--panel) }
@@ -70,7 +70,7 @@ fn page(walkthrough: &Walkthrough, raw: &str) -> anyhow::Result<String> {
     )
 }
 
-/// What pictures are drawn from is in the file beside the page; the page has the figures.
+/// The data of the pictures is in the file beside the page; the page has the figures.
 fn without_points(walkthrough: &Walkthrough) -> Walkthrough {
     let mut few = walkthrough.clone();
     let readings = few.readings.iter_mut().map(|reading| &mut reading.run);

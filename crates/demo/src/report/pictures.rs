@@ -55,7 +55,7 @@ fn group(
     Ok(())
 }
 
-/// Which colour is which path, and which line is which.
+/// The legend of the paths' colours, and of the lines.
 fn key(run: &Run, has_level: bool) -> String {
     let mut key = plait_report::key([(0, "path a"), (1, "path b")]);
     if has_level {

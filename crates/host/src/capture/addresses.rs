@@ -13,12 +13,12 @@ use crate::segmentation::{Layout, TCP};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// What stands before the packet that an error of ICMP quotes.
+/// Bytes before the packet that an ICMP error quotes.
 const ICMP_HEADER: usize = 8;
 /// A TCP header that is quoted up to here has its checksum.
 const TO_TCP_CHECKSUM: usize = 18;
 
-/// Where a TCP segment, or the beginning of one in an error of ICMP, has its addresses and ports.
+/// The place of addresses and ports in a TCP segment, or in the beginning of one in an ICMP error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     /// Offset of its IP header.
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// That in a packet which goes this way; none if it is no TCP, and no error about it.
+    /// Returns the place in a packet of this direction; `None` if it is not TCP, and no error about it.
     pub(super) fn of(packet: &[u8], direction: Direction) -> Option<Self> {
         if let Some(layout) = Layout::of(packet) {
             let is_ours = direction == Direction::Outbound;
@@ -148,7 +148,7 @@ fn changed(sum: [u8; 2], old: &[u8], new: &[u8]) -> [u8; 2] {
     whole.finish().to_be_bytes()
 }
 
-/// Where the transport header of the IP packet at `ip` is, what it is, and whether the packet is no later fragment.
+/// Returns the offset and the protocol of the transport header of the IP packet at `ip`, and whether the packet is no later fragment.
 fn transport_of(packet: &[u8], ip: usize) -> Option<(usize, u8, bool)> {
     let first = *packet.get(ip)?;
     match first >> 4 {
@@ -162,7 +162,7 @@ fn transport_of(packet: &[u8], ip: usize) -> Option<(usize, u8, bool)> {
     }
 }
 
-/// Where an address stands in its IP header, and how long it is.
+/// Returns the offset and the length of an address in its IP header.
 fn place_of_address(is_v4: bool, end: End) -> (usize, usize) {
     match (is_v4, end) {
         (true, End::Source) => (12, 4),

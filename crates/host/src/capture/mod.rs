@@ -32,7 +32,7 @@ use crate::sys::Received;
 /// capture with holes misleads.
 const QUEUE: usize = 256;
 
-/// What a path is called in the capture, and the stack's addresses on it.
+/// The name of a path in the capture, and the stack's addresses on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     pub(crate) name: String,

@@ -58,7 +58,7 @@ impl Outside {
         &self.kernel
     }
 
-    /// What that is which the stack calls `inside`, at this time of the capture; `is_new` when it has begun just now.
+    /// Returns the four-tuple on the network of `inside`, at this time of the capture; `is_new` is true at its start.
     pub(super) fn of(&mut self, inside: FourTuple, at: Duration, is_new: bool) -> FourTuple {
         let known = self.known.get(&inside).filter(|(_, since)| !is_new && at.abs_diff(*since) < LASTS);
         if let Some((outside, _)) = known {

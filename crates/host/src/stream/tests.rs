@@ -88,7 +88,7 @@ fn stream() -> Stream {
     Stream::new(shared, id)
 }
 
-/// What the driver does at the end of its turn.
+/// The work of the driver at the end of its turn.
 fn wake_tasks(handle: &Handle) {
     let mut woken = Vec::new();
     handle.shared.lock().collect_wakers(&mut woken);

@@ -27,7 +27,7 @@ pub use system::{LOOPBACK, default_devices, device_with};
 /// slower: measured.
 pub(crate) const MAX_OFFLOADED: usize = 65_521;
 
-/// What an arriving packet's header means for the stack.
+/// The meaning of an arriving packet's header for the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Received {
     /// Payload bytes per merged wire segment, 0 if none were merged.
@@ -36,7 +36,7 @@ pub(crate) struct Received {
     pub(crate) trust: Trust,
 }
 
-/// What is known of the device of a path.
+/// The properties of the device of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Device {
     /// The address that others reach it at.

@@ -42,7 +42,7 @@ const MAX_SPARE: usize = 256;
 /// Something to do on the emulator's thread.
 pub(crate) type Task = Box<dyn FnOnce(&mut Emulator) + Send>;
 
-/// What one direction of a path has done.
+/// The counters of one direction of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCounters {
     /// Packets and super-segments that left the path.
@@ -59,7 +59,7 @@ pub struct PathCounters {
     pub refused: u64,
 }
 
-/// What one direction consists of.
+/// The parts of one direction.
 struct Way {
     link: Link,
     queue: Queue,
@@ -85,7 +85,7 @@ pub(crate) struct Emulator {
     stopping: bool,
 }
 
-/// What an emulator is made of.
+/// The parts of an emulator.
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) devices: [Tun; 2],

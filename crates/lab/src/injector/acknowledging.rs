@@ -12,12 +12,12 @@ use super::{Attack, AttackName, Context, Mark, Outcome, Outgoing, Piece};
 use crate::Direction;
 use crate::packet::Frame;
 
-/// What a segment acknowledges that acknowledges one more.
+/// Bytes acknowledged by a segment that acknowledges one segment more.
 const ONE_MORE: u32 = 1400;
 /// The window in forged acknowledgments while none of the receiver's has gone by, unscaled.
 const WINDOW: u16 = 1024;
 
-/// What senders are made to believe, for each flow and direction of payload.
+/// The forged acknowledgments, for each flow and direction of payload.
 #[derive(Default)]
 pub(super) struct Claims {
     of: BTreeMap<(u32, Direction), Claim>,
@@ -153,7 +153,7 @@ impl Claims {
     }
 }
 
-/// What became of a segment.
+/// The result for a segment.
 enum Seen {
     Nothing,
     Swallowed,

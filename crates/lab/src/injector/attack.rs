@@ -13,7 +13,7 @@ use crate::{Direction, Error};
 macro_rules! attacks {
     ($($(#[doc = $about:literal])+
        $attack:ident = $name:literal, $target:ident, $rhythm:ident, $expected:ident, [$($run:ident),*];)+) => {
-        /// What an attacker on the path does. All of it is done knowing only what has crossed this path.
+        /// The actions of an attacker on the path. All use only what has crossed this path.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum AttackName {
             $($(#[doc = $about])+ #[serde(rename = $name)] $attack,)+
@@ -183,14 +183,14 @@ struct Row {
     runs: &'static [Run],
 }
 
-/// What a sealed connection has to come to when one of its paths is attacked and another is honest.
+/// The required result of a sealed connection with one attacked and one honest path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
     /// In the middle of a transfer: every byte arrives, and the subflow on the honest path lives.
     Survives,
     /// The same with an option captured at the end of an earlier connection.
     SurvivesEarlier,
-    /// There is nothing to capture: sealed connections say it inside their stream.
+    /// There is nothing to capture: sealed connections send it inside their stream.
     NothingToCapture,
     /// Control records that come again change nothing.
     IgnoresRecords,
@@ -239,12 +239,12 @@ impl AttackName {
         self.row().name
     }
 
-    /// What it does, in a line or two.
+    /// Its action, in a line or two.
     pub const fn about(self) -> &'static str {
         self.row().about.trim_ascii_start()
     }
 
-    /// What a sealed connection has to make of it.
+    /// The required result of a sealed connection.
     pub const fn expected(self) -> Expected {
         self.row().expected
     }
@@ -254,7 +254,7 @@ impl AttackName {
         self.row().runs.contains(&run)
     }
 
-    /// Which packets it acts on.
+    /// The packets that it acts on.
     pub(crate) const fn target(self) -> Target {
         self.row().target
     }
@@ -306,7 +306,7 @@ pub(crate) enum Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attack {
-    /// Which.
+    /// The attack.
     pub name: AttackName,
     /// Only packets that go this way; `None`: both. What is forged goes the same way as the packet it follows.
     #[serde(default)]
@@ -357,7 +357,7 @@ impl Attack {
         self
     }
 
-    /// So many times; where the queue of the path drops what was forged, that is none.
+    /// Sets the number of strikes; forged packets that the queue of the path drops do not count.
     #[must_use]
     pub const fn times(mut self, count: u64) -> Self {
         self.count = Some(count);

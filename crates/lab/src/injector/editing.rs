@@ -7,7 +7,7 @@ use super::{Attack, AttackName, Piece};
 
 /// The subtype of DSS.
 const DSS: u8 = 2;
-/// Where the echo lies in the timestamps option (RFC 7323, section 3.2).
+/// The range of the echo in the timestamps option (RFC 7323, section 3.2).
 const ECHO: std::ops::Range<usize> = 6..10;
 
 /// The segment as the attack has it; `None` if there is nothing to edit.

@@ -19,7 +19,7 @@ const CLIENTS_V4: u32 = 0xc612_0000;
 const CLIENTS_V4_BITS: u32 = 17;
 const CLIENTS_V6: u128 = 0x2001_0db8 << 96;
 const CLIENTS_V6_BITS: u32 = 96;
-/// Where the nonce of MP_JOIN lies in its SYN (RFC 8684, section 3.2).
+/// The range of the nonce of MP_JOIN in its SYN (RFC 8684, section 3.2).
 const NONCE: std::ops::Range<usize> = 8..12;
 /// The subtype of MP_JOIN.
 const JOIN: u8 = 1;

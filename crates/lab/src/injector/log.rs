@@ -16,11 +16,11 @@ pub struct Injection {
     pub at: Duration,
     /// By which attack.
     pub attack: AttackName,
-    /// Where it went.
+    /// Its direction.
     pub direction: Direction,
     /// The TCP connection on this path, counted from 1.
     pub flow: u32,
-    /// What was done, for people: also the comment in the capture.
+    /// The action, for people: also the comment in the capture.
     pub what: String,
     /// Bytes of the packet on the wire; 0 for what was taken away or held back.
     pub bytes: u32,

@@ -59,7 +59,7 @@ struct Piece {
     delay: Duration,
 }
 
-/// What an attack sees of the packet that it acts on.
+/// The attack's view of the packet that it acts on.
 struct Context<'a> {
     direction: Direction,
     flow: &'a Flow,
@@ -264,7 +264,7 @@ impl Injector {
         pieces
     }
 
-    /// What an attack makes of a segment; `None` if it finds nothing to do.
+    /// Applies an attack to a segment; `None` if it finds nothing to do.
     fn treat(
         &mut self,
         attack: &Attack,

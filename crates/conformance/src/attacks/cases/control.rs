@@ -65,7 +65,7 @@ fn baseline(context: &Context<'_>) -> Result<Verdict> {
     Ok(Verdict::Passed(format!("equal in {seconds:.1} s, {}", gaps(&exchange))))
 }
 
-/// What a plain transfer with an attack on path b comes to.
+/// The result of a plain transfer with an attack on path b.
 fn plain(context: &Context<'_>, name: AttackName) -> Result<(Outcome, String)> {
     let size = context.settings.size.min(16 << 20);
     let fixture = Fixture::up(context, Listening::Closed)?;

@@ -24,13 +24,13 @@ const JOINING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 /// Between two joins: of the subflows of one pair of addresses only a few may be on their way out.
 const PAUSE: Duration = Duration::from_millis(400);
-/// What invented joins may add to the time that an honest one takes, in the median and of the slowest. A look at the status takes some of it.
+/// Most time that invented joins may add to an honest one, in the median and of the slowest. A read of the status takes some of it.
 const MOST_DELAY: Duration = Duration::from_millis(200);
 /// Invented clients that were answered without keeping anything, at least: some 8000 on a machine that does nothing else.
 const LEAST: u64 = 1000;
-/// What an injector, which has one of perhaps two processors, has to reach of its rate.
+/// Fraction of its rate that an injector must reach, which has one of perhaps two processors.
 const LEAST_PART: f64 = 0.7;
-/// What the server may take for them: half-open connections to their limit, 4096 of 6 KiB, and as much again.
+/// Most memory of the server for them: half-open connections to their limit, 4096 of 6 KiB, and as much again.
 const MOST_MEMORY: u64 = 48 << 20;
 
 pub(crate) fn all() -> Vec<Case> {

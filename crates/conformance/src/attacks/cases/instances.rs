@@ -21,7 +21,7 @@ use crate::attacks::fixture::{Fixture, Listening, PORT, START};
 const MEGABITS: u64 = 25;
 const DELAY_MS: u64 = 10;
 const SLOW_MS: u64 = 300;
-/// What the client says: more than a first flight.
+/// Bytes of the client: more than a first flight.
 const SIZE: u64 = 100_000;
 /// How long the client may take to deliver or to give up: attempts end after 20 s, and none begins after 60.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -192,7 +192,7 @@ fn restart_between(context: &Context<'_>, handshake: &str) -> Result<Verdict> {
     Ok(Verdict::Passed(format!("{words}; {struck}")))
 }
 
-/// What two servers were given, and what the client said: an error if a byte was delivered twice, or a loss was not told.
+/// Judges the data of two servers, and the messages of the client: an error if a byte was delivered twice, or a loss was not reported.
 fn judge(heard: &[Arrived; 2], code: Option<i32>, said: &str) -> Result<String> {
     let [first, second] = heard;
     let how = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));

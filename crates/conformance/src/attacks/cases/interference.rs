@@ -144,7 +144,7 @@ impl Kind {
         Self { is_quick: true, ..self }
     }
 
-    /// What it is called: the attack, its path, its direction, its beginning.
+    /// Its name: the attack, its path, its direction, its start.
     pub(crate) fn name(&self) -> String {
         let to = match self.to {
             Some(ToServer) => "to-server",
@@ -201,7 +201,7 @@ impl Kind {
     }
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
     /// From the first byte written to the last one read.
@@ -210,7 +210,7 @@ pub(crate) struct Measured {
     pub(crate) ending: Duration,
     /// Longest gap at a reader.
     pub(crate) gap: Duration,
-    /// What the injector did, and what the honest path carried; an error if it did nothing.
+    /// The actions of the injector, and the bytes of the honest path; an error if it did nothing.
     pub(crate) evidence: Result<String>,
 }
 

@@ -98,7 +98,7 @@ fn earlier(fixture: &Fixture<'_>, is_killed: bool) -> Result<()> {
     running.finish(&mut client, &mut server, TIMEOUT).map(drop)
 }
 
-/// Has the kernel say in the middle of a transfer what is to be captured.
+/// Makes the kernel send the signal to capture in the middle of a transfer.
 fn signal(fixture: &Fixture<'_>, name: AttackName) -> Result<()> {
     let server = fixture.lab.server().namespace();
     match name {

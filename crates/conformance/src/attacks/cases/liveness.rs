@@ -14,12 +14,12 @@ use crate::attacks::fixture::{Fixture, Listening};
 /// Rate of each path and direction, and the one-way delay.
 const MEGABITS: u64 = 25;
 const DELAY_MS: u64 = 10;
-/// What is said at first in each direction, and what is said on the new path.
+/// Bytes sent at first in each direction, and bytes sent on the new path.
 const GREETING: u64 = 100;
-/// What is said under traffic, and how often.
+/// Bytes of a message under traffic, and the interval of messages.
 const MESSAGE: u64 = 20_000;
 const RHYTHM: Duration = Duration::from_millis(200);
-/// What follows at the end in each direction.
+/// Bytes sent at the end in each direction.
 const REST: u64 = 1 << 20;
 /// How long the first bytes may take.
 const OPENING: Duration = Duration::from_secs(20);
@@ -191,7 +191,7 @@ impl<'a> Attacked<'a> {
         Ok(Self { fixture, client, server, running, sizes })
     }
 
-    /// Has both ends speak until `is_over`, or so long.
+    /// Makes both ends send until `is_over`, or for this time.
     fn talk(
         &mut self,
         traffic: Traffic,

@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases
 }
 
-/// What the connection before the attacked one came to.
+/// The end of the connection before the attacked one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Earlier {
     Ended,
@@ -111,7 +111,7 @@ fn prelude(fixture: &Fixture<'_>, attacked: &str, earlier: Earlier) -> Result<()
     Ok(())
 }
 
-/// What both sides counted of the attack.
+/// The counters of both sides about the attack.
 fn costs(fixture: &Fixture<'_>) -> Result<String> {
     let mut sums = [("blocks_failed", 0), ("blocks_repaired", 0), ("attacked_closed", 0)];
     for side in Side::BOTH {

@@ -30,7 +30,7 @@ const LINGERS_IN_VAIN: Duration = Duration::from_millis(300);
 const UP: &[u8] = b"what the client says is not for those on the way. ";
 const DOWN: &[u8] = b"and nothing that the server answers is for them. ";
 
-/// Where the attacker is.
+/// The position of the attacker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// On the path on which a connection opens if nothing is in the way.
@@ -237,7 +237,7 @@ fn first_byte(exchange: &Exchange, syn: SystemTime) -> Result<Duration> {
     Ok(after(&exchange.up)?.max(after(&exchange.down)?))
 }
 
-/// What both captures show.
+/// The contents of both captures.
 #[derive(Default)]
 struct Capture {
     syns: Vec<SystemTime>,

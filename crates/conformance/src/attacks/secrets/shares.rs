@@ -16,7 +16,7 @@ use sha2::Sha256;
 use super::{Ends, Hash, Secret, Suite, info};
 use crate::attacks::wiretap;
 
-/// What the log calls what both halves of an exchange agree on, beside the session id.
+/// Label in the log of the secret that both halves of an exchange agree on, beside the session id.
 pub(super) const SHARE: &str = "MPTCPSEC_SHARE";
 /// The first message, and the answer.
 const KINDS: [u8; 2] = [1, 2];
@@ -24,7 +24,7 @@ const KINDS: [u8; 2] = [1, 2];
 const NAME: usize = 6;
 /// All that a message says in clear.
 const HEADER: usize = NAME + 16;
-/// What an exchange has come to, and how the names of what follows from it end.
+/// The result of an exchange, and the ending of the names of its derived secrets.
 pub(super) const MIX: &str = "mix";
 const NEXT: &str = " of the next generation";
 
@@ -114,14 +114,14 @@ pub(crate) fn is_of_share(name: &str) -> bool {
     name == MIX || name.ends_with(NEXT)
 }
 
-/// What can be read of a connection's data in these captures.
+/// The readable data of a connection in these captures.
 #[derive(Default)]
 pub(crate) struct Readable {
     /// Blocks of data that are in them, whole.
     pub(crate) blocks: usize,
-    /// Those that open with the secrets.
+    /// Blocks that open with the secrets.
     pub(crate) opened: usize,
-    /// What is in these, of each direction in the order of its numbers.
+    /// Their contents, of each direction in the order of their numbers.
     pub(crate) text: Vec<u8>,
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn read(captures: &[PathBuf], secrets: &[Secret]) -> Result<Readable>
     Ok(read)
 }
 
-/// So many bytes of a flow, if all were captured.
+/// This many bytes of a flow, if all were captured.
 fn gather(flow: &BTreeMap<u32, Bytes>, start: u32, length: usize) -> Option<Vec<u8>> {
     let (mut bytes, mut at) = (Vec::new(), start);
     while bytes.len() < length {

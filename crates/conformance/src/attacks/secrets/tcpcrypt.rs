@@ -7,7 +7,7 @@ use sha2::Sha256;
 
 use super::{First, Hash, Secret};
 
-/// What the log calls the shared secret ES, beside the nonce of A; and the private keys, beside the nonces of their owners.
+/// Label in the log of the shared secret ES, beside the nonce of A; and of the private keys, beside the nonces of their owners.
 pub(super) const SHARED: &str = "TCPCRYPT_SHARED_SECRET";
 pub(crate) const PRIVATE_KEY: &str = "TCPCRYPT_PRIVATE_KEY";
 /// A nonce has 32 bytes (RFC 8548, section 5), and stands behind the ciphers (section 4.1).
@@ -33,7 +33,7 @@ fn message(first: &First, side: usize) -> Option<&[u8]> {
     said.get(..usize::try_from(length).ok()?)
 }
 
-/// What follows from what the log has, and the master secret.
+/// Secrets derived from the log, and the master secret.
 pub(super) fn complete(mut secrets: Vec<Secret>, first: &First) -> Result<(Vec<Secret>, Vec<u8>)> {
     let shared = secrets.iter().find(|secret| secret.name == SHARED).context("no shared secret")?;
     let [Some(init1), Some(init2)] = [0, 1].map(|side| message(first, side)) else {

@@ -25,7 +25,7 @@ pub(crate) struct Flood {
     /// How many.
     #[arg(long)]
     count: u64,
-    /// So many a second, each from an invented address; as fast as it goes, from one, if it is not given.
+    /// SYNs per second, each from an invented address; by default as fast as possible, from one address.
     #[arg(long, value_name = "SYNS")]
     rate: Option<u32>,
 }
@@ -109,7 +109,7 @@ pub(crate) fn garbage(options: &Garbage) -> Result<()> {
     print(&attack.report)
 }
 
-/// What is sent on a connection that began well.
+/// The segments sent on a connection with a valid start.
 #[derive(Clone, Copy)]
 enum Kind {
     /// 64 KiB without a mapping.

@@ -9,13 +9,13 @@ use nix::fcntl::{FcntlArg, fcntl};
 use super::pattern::{BLOCK, Pattern};
 use super::report::{Reader, TransferReport, print};
 
-/// What to write.
+/// The data to write.
 #[derive(Args)]
 pub(crate) struct Generate {
     /// Bytes to write.
     #[arg(long)]
     bytes: u64,
-    /// Which bytes.
+    /// Seed of the bytes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Keep standard output open until standard input ends.

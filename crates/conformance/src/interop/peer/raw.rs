@@ -147,7 +147,8 @@ impl Raw {
     }
 }
 
-/// What acknowledges this packet, and its options, if it is a SYN/ACK from `server` to `port`. IPv4 packets come with their IP header.
+/// The acknowledgment of this packet, and its options, if it is a SYN/ACK from `server` to `port`. IPv4 packets come with their IP
+/// header.
 fn syn_ack(packet: &[u8], server: SocketAddr, port: u16) -> Option<(u32, Vec<u8>)> {
     let tcp = match server.ip() {
         IpAddr::V4(_) => packet.get(usize::from(packet.first()? & 15) * 4..)?,

@@ -1,4 +1,4 @@
-//! What a program reports: one line of JSON on its standard output.
+//! The report of a program: one line of JSON on its standard output.
 
 use std::io::Read;
 use std::time::{Duration, Instant, SystemTime};
@@ -28,9 +28,9 @@ pub(crate) struct TransferReport {
     pub(crate) seconds: f64,
     /// When the connection was there, in milliseconds of the wall clock (the same clock in all namespaces).
     pub(crate) connected_at_ms: u64,
-    /// What the kernel says about the connection.
+    /// The kernel's information about the connection.
     pub(crate) protocol: Protocol,
-    /// Why the transfer ended before its time.
+    /// The reason of an early end.
     pub(crate) error: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl TransferReport {
     }
 }
 
-/// What became of a connection, seen from the kernel.
+/// The protocol of a connection, according to the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Protocol {
     /// Not known: the end is not a kernel socket, or it never connected.

@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
 use super::pattern::{BLOCK, Pattern};
 use super::report::{Protocol, Reader, TransferReport, print, wall_clock_ms};
 
-/// Which kind of socket.
+/// The kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// `IPPROTO_MPTCP`.
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Tcp,
 }
 
-/// What both ends may be told.
+/// The settings of both ends.
 #[derive(Args)]
 pub(crate) struct Transfer {
     /// The kind of socket.
@@ -32,7 +32,7 @@ pub(crate) struct Transfer {
     /// Pseudo-random bytes to send before the write side is closed.
     #[arg(long, default_value_t = 0)]
     send: u64,
-    /// Which bytes to send.
+    /// Seed of the bytes to send.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Send this file instead.

@@ -29,7 +29,7 @@ const LONG: u64 = 128 << 20;
 
 const TCP_ALONE: &str = "p1 tcp, p2 tcp";
 
-/// Which segments a network strips of their options.
+/// The segments that lose their options in a network.
 const SYN: &str = "tcp flags & (syn | ack) == syn";
 const SYN_ACK: &str = "tcp flags & (syn | ack) == syn | ack";
 const LATER: &str = "tcp flags & syn == 0";
@@ -236,7 +236,7 @@ fn blocked_midway(context: &Context<'_>) -> Result<Verdict> {
     Ok(Verdict::Passed(format!("equal both ways, sealed, over {used}; then {packets} packets were dropped")))
 }
 
-/// What a silent connection does for its NATs.
+/// The keep-alives of a silent connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Says {
     KeepAlive,

@@ -43,7 +43,7 @@ pub(crate) const ALL: &[Scenario] = &[
 /// connection's state takes.
 const LEAK: f64 = 200.0;
 
-/// What a four-tuple in TIME-WAIT may take, in bytes: the side that closes first keeps each for a minute.
+/// Most memory of a four-tuple in TIME-WAIT, in bytes: the side that closes first keeps each for a minute.
 const TIME_WAIT: f64 = 400.0;
 
 /// Sessions that a listener keeps at most, and what each takes, in bytes.
@@ -282,7 +282,7 @@ fn churn_over_udp(context: &Context<'_>) -> Result<Verdict> {
     Ok(Verdict::Passed(text))
 }
 
-/// What the subject reports after each half of its connections.
+/// The report of the subject after each half of its connections.
 #[derive(Debug, Deserialize)]
 struct Half {
     completed: u64,

@@ -44,7 +44,7 @@ const RATE: u64 = 100_000;
 const HONEST: u64 = 200;
 /// The attacker has one of perhaps two processors: what it has to reach of that rate.
 const LEAST_PART: f64 = 0.7;
-/// What the flood may add to the time that opening takes, in seconds, for all but one in twenty.
+/// Most time that the flood may add to an opening, in seconds, for all but one in twenty.
 const MOST_DELAY: f64 = 0.2;
 
 fn flooded(context: &Context<'_>) -> Result<Verdict> {

@@ -8,7 +8,7 @@ use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
 use crate::interop::session::{Plan, Session};
 use plait_lab::wired::{PATHS, Shape, Testbed};
 
-/// What the routers pass, in bytes of a packet; the devices of the hosts have 1500.
+/// The MTU of the routers, in bytes of a packet; the devices of the hosts have 1500.
 const PASSED: u32 = 1300;
 
 pub(crate) const ALL: &[Scenario] = &[
@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
 ];
 
-/// What becomes of "fragmentation needed" and "packet too big".
+/// The handling of "fragmentation needed" and "packet too big".
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Icmp {
     Said,

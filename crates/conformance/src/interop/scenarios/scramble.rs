@@ -74,7 +74,7 @@ const NOT_US: Verdict = Verdict::NotApplicable("the kernel does not scramble");
 /// The share of the plain goodput that is asked for.
 const RATIO_GOAL: f64 = 0.9;
 
-/// What carries the segments.
+/// The carrier of the segments.
 #[derive(Clone, Copy)]
 enum Carrier {
     /// As plait chooses where the network takes both: TCP.

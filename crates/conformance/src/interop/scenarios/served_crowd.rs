@@ -47,7 +47,7 @@ const EACH: f64 = 48.0 * 1024.0;
 const TOGETHER: f64 = 16.0 * MIB;
 /// How often all come at once. What is free again stays with the process and has to fit the next, which takes some waves to settle.
 const WAVES: usize = 4;
-/// What the last wave may take beyond the one before it, beside [`SLACK`]: 10,000 connections that each leave a KiB behind are found.
+/// Most growth of the last wave over the one before it, in addition to [`SLACK`]: 10,000 connections that each leak a KiB are detected.
 const GROWTH: f64 = 0.01;
 const SLACK: f64 = MIB;
 
@@ -202,7 +202,7 @@ impl World {
         Ok(Self { clients, steps: 0, serve, fresh, _service: service })
     }
 
-    /// Has the clients do something, and waits until all have.
+    /// Makes the clients do a step, and waits until all have.
     fn step(&mut self, what: &str) -> Result<Report> {
         self.steps += 1;
         for (_, steps) in &mut self.clients {
@@ -300,7 +300,7 @@ fn serve(bed: &Testbed, plait: &Path, directory: &Path, files: usize) -> Result<
     Ok(Program::start(&bed.server, directory, "serve", command, End::Own, End::Own)?)
 }
 
-/// What the clients say after a step.
+/// The report of the clients after a step.
 #[derive(Debug, Default, Deserialize)]
 struct Report {
     open: usize,
@@ -326,14 +326,14 @@ impl Report {
     }
 }
 
-/// What there is after a step.
+/// The state after a step.
 struct Done {
     serve: Held,
     clients: Held,
     subflows: usize,
 }
 
-/// What a program holds.
+/// The memory and descriptors of a program.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     resident: u64,

@@ -83,7 +83,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
 ];
 
-/// Which way the bytes go, seen from the subject.
+/// The direction of the bytes, seen from the subject.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     FromSubject,

@@ -23,7 +23,7 @@ pub(crate) struct Outcome {
     pub(super) role: Role,
     /// The peer's kernel counters over the transfer.
     pub(crate) counters: Counters,
-    /// What the peer's kernel told while it ran.
+    /// The observations of the peer's kernel during the transfer.
     pub(super) seen: Seen,
     /// Bytes per path towards the (client, server).
     pub(crate) carried: Vec<(u64, u64)>,
@@ -45,12 +45,12 @@ pub(crate) struct PlaitEnd {
     pub(crate) status: Option<Status>,
 }
 
-/// What is read of the final status of `plait`.
+/// The parsed part of the final status of `plait`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Status {
     /// `multipath` or `plain`.
     negotiated: String,
-    /// Why it is plain TCP.
+    /// The reason of plain TCP.
     reason: Option<String>,
     paths: Vec<PathStatus>,
 }
@@ -96,7 +96,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// What any program complained about.
+    /// The complaints of all programs.
     pub(crate) fn troubles(&self) -> String {
         let mut troubles = String::new();
         for (name, report) in [("client", &self.client), ("server", &self.server)] {
@@ -224,7 +224,7 @@ impl Outcome {
         format!("{}{}\nkernel: {}", self.speed(), self.plait_evidence(), self.kernel_evidence())
     }
 
-    /// What `plait` says in its final status.
+    /// The evidence in `plait`'s final status.
     fn plait_evidence(&self) -> String {
         let Some(status) = self.plait.as_ref().and_then(|end| end.status.as_ref()) else {
             return String::new();

@@ -16,7 +16,7 @@ pub(crate) enum Use {
     Backup,
 }
 
-/// What is to happen. "Subject" is the side of `plait`, "peer" the kernel.
+/// The plan of a transfer. "Subject" is the side of `plait`, "peer" the kernel.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// Bytes from the client to the server.

@@ -26,7 +26,7 @@ pub(super) enum Side {
 pub(super) struct Piped {
     plait: Program,
     check: Program,
-    /// It ends when its bytes are written; one that only keeps the pipe open, when it is told to.
+    /// It ends when its bytes are written; a source that only keeps the pipe open ends on request.
     source: Program,
 }
 
@@ -67,7 +67,7 @@ impl Side {
     }
 }
 
-/// What is needed to start one side.
+/// The settings to start one side.
 pub(super) struct Starter<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) bed: &'a Testbed,
@@ -164,17 +164,17 @@ impl Starter<'_> {
     }
 }
 
-/// Where `plait` is told how to use its paths.
+/// The control socket of `plait`.
 pub(super) fn control_socket(directory: &Path) -> PathBuf {
     directory.join("control")
 }
 
-/// Where `plait` says what was negotiated.
+/// The file of `plait`'s status.
 pub(super) fn status_file(directory: &Path) -> PathBuf {
     directory.join("status.json")
 }
 
-/// Where `plait` writes its packets.
+/// The file of `plait`'s capture.
 pub(super) fn capture_file(directory: &Path) -> PathBuf {
     directory.join("plait.pcapng")
 }

@@ -24,7 +24,7 @@ pub(crate) struct Watch {
     due: Instant,
 }
 
-/// What was seen of one transfer.
+/// The observations of one transfer.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Names of events as `ip mptcp monitor` prints them, in order.

@@ -24,7 +24,7 @@ impl Snapshot {
         Ok(Self)
     }
 
-    /// What is known of a path: its name is its only address, and it is up as long as this host has that.
+    /// Returns the properties of a path: its name is its only address, and it is up as long as this host has that.
     pub(crate) fn device(&self, name: &str) -> Device {
         match name.parse().ok().filter(|address| is_ours(*address)) {
             Some(IpAddr::V4(v4)) => Device { v4: Some(v4), v6: None, mtu: MTU, is_up: true },

@@ -38,7 +38,7 @@ pub(crate) fn is_about_another(error: &io::Error) -> bool {
     )
 }
 
-/// There is no queue of what ICMP has said.
+/// There is no queue of ICMP errors.
 pub(crate) fn next_error(
     _io: &UdpSocket,
     _local: SocketAddr,

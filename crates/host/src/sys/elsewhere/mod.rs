@@ -26,7 +26,7 @@ pub(crate) const BINDS_TO_DEVICES: bool = false;
 /// The path by which a host reaches itself.
 pub const LOOPBACK: &str = "127.0.0.1";
 
-/// What is wrong with the name of a path.
+/// Returns the error in the name of a path.
 pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
     let is_address = device.parse::<std::net::IpAddr>().is_ok();
     (!is_address).then_some("on this system a path is named by an address of this host")

@@ -13,7 +13,7 @@ use polling::{Event, Events, PollMode, Poller};
 use super::Tun;
 use crate::sys::{READY_AT_ONCE, Ready, Room};
 
-/// What wakes a thread that waits.
+/// Wakes a waiting thread.
 #[derive(Debug)]
 pub(crate) struct Signal(Arc<Poller>);
 
@@ -21,7 +21,7 @@ pub(crate) struct Signal(Arc<Poller>);
 #[derive(Debug)]
 pub(crate) struct Sockets(Arc<Poller>);
 
-/// That a socket is waited for, until this is dropped.
+/// The registration of a socket, until this is dropped.
 pub(crate) struct Watched {
     poller: Arc<Poller>,
     socket: UdpSocket,
@@ -65,7 +65,7 @@ impl Sockets {
         Ok(Watched { poller: self.0.clone(), socket })
     }
 
-    /// Those that can be read now. The others are found by the next look.
+    /// The readable sockets. The next look finds the others.
     pub(crate) fn ready(&self) -> io::Result<ArrayVec<Ready, READY_AT_ONCE>> {
         let events = look(&self.0, Some(Duration::ZERO))?;
         let ready = |event: Event| Ready { number: event.key as u64, has_errors: false };

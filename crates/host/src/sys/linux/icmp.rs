@@ -15,7 +15,7 @@ use plait_wire::{IcmpError, IcmpReason, IpVersion};
 /// Bytes of a quoted datagram that are looked at: data offset, flags and window, then the sequence number.
 const QUOTED: usize = 8;
 
-/// Has the kernel keep the errors of a socket.
+/// Makes the kernel keep the errors of a socket.
 pub(super) fn ask_for(socket: &impl AsFd, is_v4: bool) -> Result<(), Errno> {
     if is_v4 {
         setsockopt(socket, sockopt::Ipv4RecvErr, &true)

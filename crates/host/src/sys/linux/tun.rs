@@ -12,7 +12,7 @@ use crate::sys::Received;
 
 /// Name of our devices: the kernel puts the first free number in.
 const NAME: &str = "plait%d";
-/// What all their names begin with.
+/// The prefix of all their names.
 pub(crate) const NAME_PREFIX: &str = "plait";
 
 /// The device of a host.

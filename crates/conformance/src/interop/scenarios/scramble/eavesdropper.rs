@@ -26,7 +26,7 @@ const TIME_TO_THINK: Duration = Duration::from_secs(900);
 const CONNECTIONS: usize = 4;
 /// The text is turned by so many bytes from one connection to the next, so that visits fall elsewhere in it.
 const TURN: usize = 4099;
-/// What the trusted path carries between two visits, at most: a segment.
+/// Most bytes on the trusted path between two visits: a segment.
 const BETWEEN: usize = 1460;
 
 /// English, none of which the attack's model was made from: its own test sees to that.
@@ -74,7 +74,7 @@ pub(super) fn run(context: &Context<'_>) -> Result<Verdict> {
     Ok(Verdict::Passed(evidence))
 }
 
-/// What the attack makes of visits of one length.
+/// The success of the attack on visits of one length.
 #[derive(Default)]
 struct Row {
     /// Bytes captured, and read rightly.

@@ -28,7 +28,7 @@ struct Side {
     main: Program,
     check: Program,
     _source: Program,
-    /// What it is to receive.
+    /// The bytes to receive.
     bytes: u64,
     seed: u64,
     status: PathBuf,

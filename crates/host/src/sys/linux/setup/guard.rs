@@ -39,7 +39,7 @@ pub(super) const ALL_V6: &str = "net/ipv6/conf/all/forwarding";
 /// Everything but local output; used where all devices forward.
 const NOT_FROM_HERE: &str = "not iif lo";
 
-/// What must not be forwarded: what comes in by these devices.
+/// The devices with closed forwarding: packets that arrive on them must not be forwarded.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Closed {
     v4: BTreeSet<String>,
