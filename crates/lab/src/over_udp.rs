@@ -62,7 +62,7 @@ pub(crate) fn to_udp(bytes: &mut [u8]) {
     header[6..8].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Where the header behind that of IP begins, if that says `protocol` and the packet is no fragment.
+/// The offset of the header after that of IP, if that names `protocol` and the packet is no fragment.
 fn transport(bytes: &[u8], protocol: u8) -> Option<usize> {
     let (at, found) = match bytes.first()? >> 4 {
         4 if bytes.len() >= 20 && word(bytes, 6) & 0x3fff == 0 => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What several runs have given.
+/// The summary of several runs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
     /// Half of the runs gave no more, half no less; between the two in the middle where their number is even.

@@ -157,7 +157,7 @@ impl Attempt {
         self.status.stage >= AttemptStage::Handshake
     }
 
-    /// What was wrong with the options of the SYN/ACK.
+    /// The fault in the options of the SYN/ACK.
     pub(crate) fn refusal(&self) -> Option<::plait_host::Refusal> {
         self.status.refusal
     }

@@ -1,9 +1,9 @@
-//! What carries segments.
+//! Carriers of segments.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What carries the segments of a path.
+/// The carrier of the segments of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Carrier {
@@ -13,7 +13,7 @@ pub enum Carrier {
     Udp,
 }
 
-/// Which carriers a host has.
+/// The carriers of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum Carriers {

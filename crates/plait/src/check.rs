@@ -91,7 +91,7 @@ pub enum Verdict {
     Unreachable,
     /// Options were stripped or altered, so that nothing can be sealed.
     Stripped,
-    /// It was established, and then cut off, silent or altered.
+    /// The connection was established, and then cut off, silent or altered.
     Broken,
     /// The handshake failed: the server is not the expected one.
     Handshake,
@@ -107,7 +107,7 @@ pub enum Verdict {
 pub struct Meddling {
     /// The options.
     pub option: &'static str,
-    /// What was done to them.
+    /// The change.
     pub change: Change,
     /// In which message.
     pub at: Message,
@@ -115,13 +115,13 @@ pub struct Meddling {
     pub is_certain: bool,
 }
 
-/// What was done to an option.
+/// A change of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// It was taken out.
+    /// Removed.
     Stripped,
-    /// It was rewritten.
+    /// Rewritten.
     Altered,
     /// The whole segment was dropped.
     Dropped,
@@ -137,7 +137,7 @@ pub enum Message {
     SynAck,
     /// One of these two.
     SynOrSynAck,
-    /// Those behind them.
+    /// A later message.
     Later,
 }
 
@@ -173,7 +173,7 @@ pub struct Measured {
     pub handshake: Option<&'static str>,
     /// How the secret was agreed on.
     pub key_exchange: Option<&'static str>,
-    /// What encrypts the blocks.
+    /// The cipher suite of the blocks.
     pub cipher_suite: Option<&'static str>,
     /// The identity of the server.
     pub peer: Peer,

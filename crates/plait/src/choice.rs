@@ -1,4 +1,4 @@
-//! Which carrier a connection uses over each device, and why not the other.
+//! The carrier of a connection over each device, and the reason against the other one.
 
 use crate::attempt::Attempt;
 use crate::carrier::Carrier;
@@ -13,7 +13,7 @@ pub struct CarrierChoice {
     pub device: String,
     /// The carrier.
     pub carrier: Carrier,
-    /// Why it is not in use, in words; `None` if it is.
+    /// The reason that it is not in use, in words; `None` if it is.
     pub why_not: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What was dropped, refused or done again, by name.
+//! Counters of dropped, refused and repeated things, by name.
 
 use ::plait_host::{Counters, StatusCounters};
 
@@ -13,8 +13,8 @@ macro_rules! named {
 /// Figures with their names.
 type Named = Vec<(&'static str, u64)>;
 
-/// What became of the segments of strangers, and what a host keeps for connections now. Names are stable; there may be more of them
-/// in later versions.
+/// Counters of the segments of unknown peers, and the state that a host keeps for connections now. Names are stable; later versions may add
+/// names.
 #[derive(Clone, Debug)]
 pub struct HostCounters {
     pub(crate) endpoint: Counters,
@@ -31,13 +31,14 @@ impl HostCounters {
         totals
     }
 
-    /// What there is now, by name: `connections`, of them `half_open`, in `handshakes` and `handshakes_waiting`, `pending_joins`, `time_wait` and others.
+    /// The current state, by name: `connections`, of them `half_open`, in `handshakes` and `handshakes_waiting`, `pending_joins`,
+    /// `time_wait` and others.
     #[must_use]
     pub fn now(&self) -> Vec<(&'static str, u64)> {
         self.parts().0
     }
 
-    /// What there is now, and totals.
+    /// The current state, and totals.
     fn parts(&self) -> (Named, Named) {
         const NOW: [&str; 10] = [
             "memory_used",
@@ -92,7 +93,7 @@ impl HostCounters {
     }
 }
 
-/// Those of one connection.
+/// The counters of one connection.
 pub(crate) fn of_connection(counters: StatusCounters) -> Vec<(&'static str, u64)> {
     named!(
         counters,

@@ -90,7 +90,7 @@ impl Error {
         Self { attempts, ..Self::new(ErrorKind::TimedOut, message) }
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

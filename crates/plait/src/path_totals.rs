@@ -11,7 +11,7 @@ use crate::carrier::Carrier;
 pub struct PathTotals {
     /// The device; empty if the host has no such path any more.
     pub device: String,
-    /// What carries the segments.
+    /// The carrier of the segments.
     pub carrier: Carrier,
     /// Subflows, present and past.
     pub subflows: u64,
@@ -25,7 +25,7 @@ pub struct PathTotals {
     pub bytes_reinjected: u64,
     /// Segments sent, as they are on the wire.
     pub segments_sent: u64,
-    /// Those of them that have data.
+    /// Segments with data among them.
     pub data_segments_sent: u64,
     /// Segments of ours that were taken for lost.
     pub segments_lost: u64,

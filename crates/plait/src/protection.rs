@@ -1,4 +1,4 @@
-//! What protects the connections that we open.
+//! The protection of connections that we open.
 
 use std::num::NonZeroU16;
 
@@ -11,8 +11,8 @@ use crate::scrambling::Scrambling;
 use crate::sealing::Sealing;
 use crate::trust::{Expected, Trust};
 
-/// What protects a connection that we open. A [`Trust`] alone stands for a sealed one; a [`Sealing`] says more about how, a
-/// [`Scrambling`] is something weaker.
+/// The protection of a connection that we open. A [`Trust`] alone gives a sealed one; a [`Sealing`] has more settings of it, and a
+/// [`Scrambling`] is a weaker protection.
 #[derive(Clone, Debug)]
 pub struct Protection(Kind);
 
@@ -23,7 +23,7 @@ enum Kind {
     Plain(Plain),
 }
 
-/// What a connection without protection may be.
+/// The accepted protocols of a connection without protection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Plain {
     Any,
@@ -31,7 +31,7 @@ pub(crate) enum Plain {
     Tcp,
 }
 
-/// Which path the next bytes take.
+/// The selection of a path for the next bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum Scheduler {

@@ -97,7 +97,7 @@ impl Remote {
         Ok(Names::ask(host, port, devices, servers, |addresses| self.wanted(addresses)).await)
     }
 
-    /// Those of the families that are wanted, each once.
+    /// Returns the addresses of the wanted families, each once.
     fn wanted(&self, found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found.into_iter().filter(|address| self.family.has(address)) {
@@ -108,7 +108,7 @@ impl Remote {
         addresses
     }
 
-    /// What its addresses rest on where no path was asked alone.
+    /// The basis of its addresses if no path was asked alone.
     pub(crate) fn basis(&self) -> NameBasis {
         let is_given = !self.addresses.is_empty() || self.host().parse::<IpAddr>().is_ok();
         if is_given { NameBasis::Given } else { NameBasis::OnePath }

@@ -24,7 +24,7 @@ pub enum Handshake {
     Tcpcrypt,
 }
 
-/// What encrypts and authenticates the blocks of a sealed connection (RFC 5116).
+/// The algorithm that encrypts and authenticates the blocks of a sealed connection (RFC 5116).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum CipherSuite {

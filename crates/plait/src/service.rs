@@ -1,4 +1,4 @@
-//! What protects the connections that we accept.
+//! The protection of connections that we accept.
 
 use std::sync::Arc;
 

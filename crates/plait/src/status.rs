@@ -186,8 +186,8 @@ impl Status {
         choice::of(&self.paths(), &self.attempts(), &self.subflows(), self.tcp_missing.as_deref())
     }
 
-    /// What was dropped, refused or done again, by name: `bytes_duplicate`, `joins_refused`, `blocks_repaired` and others. Names are
-    /// stable; there may be more of them in later versions.
+    /// Counters of dropped, refused and repeated things, by name: `bytes_duplicate`, `joins_refused`, `blocks_repaired` and others.
+    /// Names are stable; later versions may add names.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         counters::of_connection(self.status.counters)
@@ -280,7 +280,7 @@ impl SealStatus {
         self.0.blocks_elsewhere
     }
 
-    /// Why there is no sealed connection: what was stripped, altered, refused, or failed.
+    /// The reason that the connection is not sealed: an option was stripped, altered or refused, or the handshake failed.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.0.failure.as_deref()
@@ -288,7 +288,7 @@ impl SealStatus {
 }
 
 impl ScrambleStatus {
-    /// What it started from.
+    /// The starting point.
     #[must_use]
     pub fn start(&self) -> ScrambleStart {
         self.0.start.into()

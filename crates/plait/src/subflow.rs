@@ -72,7 +72,7 @@ impl Subflow {
         &self.device
     }
 
-    /// What carries its segments.
+    /// The carrier of its segments.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
         ::plait_host::Carrier::of(self.subflow.path).into()
@@ -96,8 +96,8 @@ impl Subflow {
         self.subflow.tuple.remote
     }
 
-    /// Where its segments come from as the peer sees it, if it was asked ([`Stream::look`](crate::Stream::look)). Another address than
-    /// [`Subflow::local_addr`] is one that a NAT has given it.
+    /// The source address of its segments as the peer sees it, if it was asked ([`Stream::look`](crate::Stream::look)). If it differs
+    /// from [`Subflow::local_addr`], a NAT has translated it.
     #[must_use]
     pub fn seen_from(&self) -> Option<SocketAddr> {
         self.subflow.seen.map(|seen| seen.address)
@@ -238,7 +238,7 @@ impl Subflow {
         self.subflow.tcp.segments_sent
     }
 
-    /// Those of them that have data: the others are not missed where they are lost.
+    /// Segments with data among them: the loss of other segments is not detected.
     #[must_use]
     pub fn data_segments_sent(&self) -> u64 {
         self.subflow.tcp.data_segments_sent

@@ -30,7 +30,7 @@ enum Kind {
 /// Number of disjoint paths that must lead to a server at its first contact, unless the caller asks for less by name.
 const FIRST_CONTACT_PATHS: u8 = 2;
 
-/// What a trust comes to for one server.
+/// The requirements of a trust for one server.
 pub(crate) struct Expected {
     pub(crate) settings: OpenerSettings,
     demand: Demand,

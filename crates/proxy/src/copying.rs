@@ -20,7 +20,7 @@ const MAX_SPARE: usize = 16;
 
 static BUFFERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(BUFFER, MAX_SPARE));
 
-/// Which end of a copy failed.
+/// The end of a copy that failed.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Reading(io::Error),
@@ -35,13 +35,13 @@ impl From<Broken> for io::Error {
     }
 }
 
-/// What came of one look at the stream that is read.
+/// The result of one read of the source stream.
 enum Passed {
-    /// It has ended.
+    /// The stream has ended.
     End,
-    /// So many bytes were read and written.
+    /// This many bytes were read and written.
     All(usize),
-    /// So many were read, of which these are still to be written.
+    /// This many bytes were read; the given ones are not written yet.
     Some(usize, Bytes),
 }
 

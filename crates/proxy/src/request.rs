@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
 
-/// Why a destination was not reached.
+/// The reason that a destination was not reached.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The server says no.

@@ -32,14 +32,14 @@ enum Stage {
     Request,
 }
 
-/// What is to be done next with a client.
+/// The next step for a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// More bytes are needed.
     NeedMore,
     /// Send this and go on.
     Answer(Vec<u8>),
-    /// It wants to go there; answer with [`reply`].
+    /// It asks for this destination; answer with [`reply`].
     Connect(Destination),
     /// Send this and close.
     Refuse(Vec<u8>),

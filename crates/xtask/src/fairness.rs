@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use crate::paths::measure::{Congestion, Protection};
 
-/// What to measure.
+/// The selection of measurements.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Congestion control of the connection.
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     runs: u64,
 }
 
-/// Where the rivals are.
+/// The position of the rivals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Case {
     /// One path, one rival.
@@ -67,7 +67,7 @@ struct Figures {
     shares: Vec<f64>,
     /// Median and 95th percentile of the delay at the first bottleneck, in ms.
     delay: [f64; 2],
-    /// What all carry together, as a part of the rate.
+    /// The throughput of all together, as a fraction of the rate.
     used: f64,
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// What the command line calls it.
+/// The word on the command line.
 fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -126,7 +126,7 @@ impl Claims {
         if attack.name == AttackName::AckEarly { Seen::Nothing } else { Seen::Swallowed }
     }
 
-    /// What the receiver of the attacked direction says.
+    /// Forges the acknowledgment of the receiver in the attacked direction.
     fn as_acknowledgment(&mut self, attack: &Attack, context: &Context<'_>, segment: &Segment) -> Seen {
         let claim = self.claim(context.flow.number, context.direction.opposite(), segment.ack);
         claim.window = Some(segment.window);

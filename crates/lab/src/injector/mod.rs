@@ -169,7 +169,7 @@ impl Injector {
         others.into_iter().chain([held]).flatten().min()
     }
 
-    /// What was held back until now, or goes out by itself.
+    /// Returns a delayed packet that is due, or one that the injector sends by itself.
     pub(crate) fn release(&mut self, now: Instant) -> Option<(Direction, Outgoing)> {
         if let Some(held) = self.held.take_if(|held| held.until <= now) {
             return Some((held.direction, held.let_go("nothing overtook it in time")));

@@ -39,7 +39,7 @@ pub(super) struct OneSided {
 /// One join, as it crosses the path.
 struct Join {
     stage: Stage,
-    /// What each end has said, by [`Direction::index`].
+    /// The last segment of each end, by [`Direction::index`].
     said: [Option<Said>; 2],
     /// Since its first SYN.
     since: Instant,
@@ -59,7 +59,7 @@ enum Stage {
     Over,
 }
 
-/// What one end has said last.
+/// The state in the last segment of an end.
 struct Said {
     /// Behind all that was let through.
     next: SeqNum,
@@ -84,7 +84,7 @@ struct Held {
     is_released: bool,
 }
 
-/// What an experimental option says, where there is one.
+/// The low bits of an experimental option, if there is one.
 fn experimental(segment: &Segment) -> Option<u8> {
     options(&segment.options).flatten().find_map(|option| match option {
         TcpOption::Mptcp(MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits, .. }) => Some(low_bits),
@@ -112,7 +112,7 @@ impl OneSided {
         repeated.chain(held).min()
     }
 
-    /// What is due by `now`, and where it goes.
+    /// Returns a segment that is due by `now`, and its direction.
     pub(super) fn release(&mut self, now: Instant) -> Option<(Direction, Outgoing)> {
         if self.held.as_ref().is_some_and(|held| !held.is_released && held.until <= now) {
             return self.let_go(now);

@@ -81,7 +81,7 @@ pub(super) fn fall_silent(
     is_silent.then(|| swallow(attack.name, context, outcome))
 }
 
-/// What [`AttackName::SwallowAnswers`] has seen on its path.
+/// The segments that [`AttackName::SwallowAnswers`] has seen on its path.
 #[derive(Default)]
 pub(super) struct Answers {
     is_swallowed: bool,

@@ -5,7 +5,7 @@ use plait_base::Duration;
 use super::AttackName;
 use crate::packet::Frame;
 
-/// What the injector did to a packet, to be logged when it leaves the path.
+/// The injector's action on a packet, to be logged when it leaves the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) attack: AttackName,
@@ -27,14 +27,14 @@ impl Outgoing {
     }
 }
 
-/// What comes of a packet.
+/// The result for a packet.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// In this order; all in the direction of the packet.
     pub(crate) packets: Vec<Outgoing>,
-    /// What goes the other way.
+    /// Packets in the other direction.
     pub(crate) back: Vec<Outgoing>,
-    /// What was done that no packet shows: some go no further, some later.
+    /// Actions that no packet shows: dropped or delayed packets.
     pub(crate) unseen: Vec<Mark>,
     pub(crate) cut: Option<Cut>,
 }

@@ -8,7 +8,7 @@ use super::{AttackName, Context, Piece, option_list};
 use crate::Direction;
 use crate::packet::part;
 
-/// What forged payloads consist of: easy to find on the other side.
+/// The content of forged payloads: easy to find on the other side.
 const FORGED: &[u8] = b"FORGED BY THE INJECTOR. ";
 
 /// How often a payload comes besides.
@@ -66,7 +66,7 @@ fn mend_data_checksum(segment: &mut Segment, at: usize, old: u8, new: u8) {
     segment.options = option_list::join(&options);
 }
 
-/// Where the checksum of a DSS option lies, if it has one.
+/// The range of the checksum in a DSS option, if it has one.
 fn checksum_of_mapping(option: &[u8]) -> Option<usize> {
     let flags = *option.get(3)?;
     if flags & 0x04 == 0 {

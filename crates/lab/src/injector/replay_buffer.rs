@@ -13,7 +13,7 @@ const MOST: usize = 4096;
 /// Longest payload that may be a control record alone.
 const SHORT: usize = 256;
 
-/// What has crossed the path, each way.
+/// The payloads that have crossed the path, each way.
 #[derive(Default)]
 pub(super) struct ReplayBuffer {
     to_server: Kept,

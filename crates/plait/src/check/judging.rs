@@ -1,4 +1,4 @@
-//! What follows from an attempt that has failed, and from what became of the others.
+//! Verdicts on failed attempts, from their result and the results of the others.
 
 use ::plait_host::Refusal;
 
@@ -7,7 +7,7 @@ use crate::attempt::{Attempt, Obstacle};
 use crate::carrier::Carrier;
 use crate::error::{Error, ErrorKind};
 
-/// What a SYN without our options has met.
+/// The answer to a SYN without our options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PlainAnswer {
     /// A SYN/ACK: the server takes connections that are not sealed, or is none of ours.
@@ -16,7 +16,7 @@ pub(super) enum PlainAnswer {
     Refused,
 }
 
-/// What came of a way that did not work.
+/// The verdict on a path that did not work.
 pub(super) struct Judged {
     pub(super) verdict: Verdict,
     pub(super) reason: String,
@@ -38,7 +38,7 @@ fn farthest(error: &Error) -> Option<&Attempt> {
     error.attempts().iter().max_by_key(|attempt| (attempt.has_heard(), attempt.is_established()))
 }
 
-/// What stood in its way; one that was not decided in time was met by silence.
+/// The obstacle of an attempt; an attempt undecided in time counts as unanswered.
 fn obstacle(attempt: &Attempt) -> Obstacle {
     let silence = if attempt.is_established() { Obstacle::Silence } else { Obstacle::NoAnswer };
     attempt.obstacle().unwrap_or(silence)
@@ -94,7 +94,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
     Judged { verdict, reason: words, meddling }
 }
 
-/// What the server means that has refused a connection behind the handshake.
+/// The verdict on a server that has refused a connection after the handshake.
 fn declined(error: &Error) -> Verdict {
     match error.kind() {
         ErrorKind::NotAuthorized => Verdict::NotAuthorized,
@@ -102,7 +102,7 @@ fn declined(error: &Error) -> Verdict {
     }
 }
 
-/// What the server says that has ended a connection behind the handshake, if it was a refusal.
+/// The verdict on a server that has ended a connection after the handshake, if it was a refusal.
 pub(super) fn refusal(error: Error) -> Option<Judged> {
     match error.kind() {
         ErrorKind::NotAuthorized | ErrorKind::Busy | ErrorKind::Refused => {

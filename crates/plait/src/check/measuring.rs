@@ -1,4 +1,4 @@
-//! What a connection that works shows of its way.
+//! Measurements on a working connection.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const SHORTEST: Duration = Duration::from_micros(100);
 /// How long packets of other lengths may be tried where the longest did not pass.
 const SEARCH: Duration = Duration::from_secs(4);
 
-/// What was seen of the first subflow last: it is in no status any more when a connection has failed.
+/// The last state of the first subflow: after a failure it is in no status any more.
 struct Watch<'a> {
     stream: &'a Stream,
     last: Option<Status>,
@@ -40,7 +40,7 @@ impl Watch<'_> {
         self.last.as_ref()?.subflows().into_iter().min_by_key(Subflow::id)
     }
 
-    /// Asks, and waits for the answer about the first subflow; whether it came.
+    /// Asks, and waits for the answer about the first subflow; returns whether it came.
     async fn ask(&mut self, bytes: u16, limit: Duration) -> bool {
         let Some(before) = self.first() else { return false };
         let until = Instant::now() + limit;
@@ -139,7 +139,7 @@ fn mtu(first: &Subflow) -> u16 {
     if proven == 0 || proven + MAX_OPTIONS >= sent { sent } else { proven }
 }
 
-/// What was done to TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.
+/// Changes of TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.
 fn meddling(first: &Subflow) -> Vec<Meddling> {
     let mut found = Vec::new();
     let mut note = |option, change, at| found.push(Meddling { option, change, at, is_certain: true });

@@ -1,4 +1,4 @@
-//! What different paths say about the name of a server.
+//! The addresses of a server's name according to different paths.
 //!
 //! An answer of DNS without DNSSEC is worth as much as the path that it came over. A first contact that counts several paths therefore
 //! looks the name up over each of them, at a nameserver that is asked over that device alone, and connects only to addresses that
@@ -17,7 +17,7 @@ use plait_keys::NameBasis;
 /// Time limit for the answers over one path, in which each of two questions is sent twice.
 const LIMIT: Duration = Duration::from_secs(8);
 
-/// What the paths of a host say about the name of a server ([`Host::look_up`](crate::Host::look_up)).
+/// The addresses of a server's name according to the paths of a host ([`Host::look_up`](crate::Host::look_up)).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Names {
     host: String,
@@ -28,7 +28,7 @@ pub struct Names {
     answers: Vec<Answer>,
 }
 
-/// What one path says.
+/// The answer of one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Answer {
     device: String,
@@ -48,8 +48,8 @@ impl Names {
         }
     }
 
-    /// Asks over each device about `host`, for the addresses of it that are wanted. `servers`: the nameservers to ask; none: those of each
-    /// device, or those of the system.
+    /// Asks over each device for the wanted addresses of `host`. `servers` are the nameservers to ask; if empty, those of each device, or
+    /// those of the system.
     pub(crate) async fn ask(
         host: &str,
         port: u16,
@@ -111,13 +111,13 @@ impl Names {
         self.paths
     }
 
-    /// What the addresses rest on.
+    /// The basis of the addresses.
     #[must_use]
     pub fn basis(&self) -> NameBasis {
         self.basis
     }
 
-    /// Why the name counts as one path, with what each path says; `None` if it counts as more.
+    /// The reason that the name counts as one path, with the answer of each path; `None` if it counts as more.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         if self.paths > 1 {

@@ -1,4 +1,4 @@
-//! Which nameservers are asked over a device, and what the machine itself knows of a name.
+//! The nameservers for a device, and the machine's own entries for a name.
 
 use std::fs;
 use std::net::IpAddr;

@@ -19,8 +19,8 @@ pub use enclosure::enclose;
 pub use gate::{Gate, Knock, Syn};
 pub use original::original_destination;
 
-/// What `plait run` returns when plait itself failed, the program cannot be executed, or there is none of that
-/// name: as env(1) and timeout(1) do.
+/// The exit codes of `plait run` if plait itself failed, the program cannot be executed, or there is none of that name: as in env(1)
+/// and timeout(1).
 pub mod exit {
     /// plait failed.
     pub const FAILED: i32 = 125;

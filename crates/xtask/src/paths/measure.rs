@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::pairs::PathModel;
 use super::recording::Recording;
 
-/// What is the same for a connection over both paths and over each alone.
+/// The settings of a connection over both paths and over each alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Settings {
     pub(crate) congestion: Congestion,
@@ -123,7 +123,7 @@ impl Size {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Figure {
     /// Mbit/s of the application's bytes, from the first SYN to the last byte read; in steady state over the time measured. 0 if

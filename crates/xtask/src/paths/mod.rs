@@ -22,7 +22,7 @@ use measure::{Congestion, Figure, Protection, Rule, Settings, Size};
 use pairs::PathPair;
 use report::{Cell, Report};
 
-/// What to measure.
+/// The selection of measurements.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Pairs whose name contains this text (any of several); all without.

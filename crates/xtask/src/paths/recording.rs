@@ -14,7 +14,7 @@ use super::pairs::{PathModel, PathPair};
 
 /// Step of what is read from a Mahimahi trace, in milliseconds.
 const STEP_MILLIS: u64 = 100;
-/// What one time of a Mahimahi trace delivers.
+/// Bits delivered at one time of a Mahimahi trace.
 const OPPORTUNITY_BITS: u64 = 12_000;
 /// Rate in place of none, in bits per second: an outage delivers a packet in a second or so.
 const OUTAGE: NonZeroU64 = NonZeroU64::new(10_000).expect("not zero");

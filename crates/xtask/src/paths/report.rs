@@ -66,7 +66,7 @@ impl Cell {
         self.of_best >= GOAL_OF_BEST && (!self.has_sum_goal() || self.of_sum >= GOAL_OF_SUM)
     }
 
-    /// What cells of one table have in common.
+    /// The common properties of the cells of one table.
     fn table(&self) -> (Congestion, Protection, Rule) {
         (self.congestion, self.protection, self.scheduler)
     }
