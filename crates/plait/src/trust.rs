@@ -144,7 +144,7 @@ impl Trust {
 
 impl Expected {
     /// Whether a server that proves no identity is accepted.
-    pub(crate) fn takes_any_key(&self) -> bool {
+    pub(crate) fn takes_anybody(&self) -> bool {
         match self.demand {
             Demand::Nothing => true,
             Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } => false,
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(expected(&by_two()).require_paths, 0);
         assert_eq!(judged(by_two(), 1), (Ok(()), Some(2)));
         std::fs::remove_dir_all(&scratch).expect("removed");
-        // A join without a request may follow an announcement of an attacker that answered.
+        // Without required paths, a joined address may have been announced by the host that answered.
         assert_eq!(judged(Trust::known_peers_by_one_path(peers.clone()), 2), (Ok(()), Some(1)));
         std::fs::remove_dir_all(&scratch).expect("removed");
     }
