@@ -144,7 +144,7 @@ impl Trust {
 
 impl Expected {
     /// Whether a server that proves no identity is accepted.
-    pub(crate) fn takes_anybody(&self) -> bool {
+    pub(crate) fn takes_any_key(&self) -> bool {
         match self.demand {
             Demand::Nothing => true,
             Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } => false,
