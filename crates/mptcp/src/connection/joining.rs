@@ -42,7 +42,8 @@ impl Connection {
             if remote.address != peer
                 && let Err(at) = host.claim_join(now, peer.ip(), remote.address)
             {
-                return self.paths.hold_until(at);
+                self.paths.hold(id, remote.address, at);
+                continue;
             }
             let Some(path) = host.paths().get(id).cloned() else { return };
             log::debug!(path = path.name, remote = %remote.address, "join begins");

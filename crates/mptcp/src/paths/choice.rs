@@ -212,6 +212,7 @@ fn grace(joining: Joining, remote: &Remote) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::NextJoin;
     use core::net::{Ipv4Addr, SocketAddr};
 
     const A: PathId = PathId(0);
@@ -289,6 +290,28 @@ mod tests {
         assert_eq!(due(&manager, opener(Joins::OnePerPath), &both), None);
         assert_eq!(due(&manager, opener(Joins::Mesh), &both), Some((Instant::ZERO, B, remote(1))));
         assert_eq!(due(&manager, opener(Joins::None), &[first]), None);
+    }
+
+    #[test]
+    fn a_join_that_the_host_delays_holds_up_no_join_over_another_pair() {
+        let mut manager = begun_to(&[remote(1), remote(2)]);
+        for path in [A, B] {
+            manager.on_lost(NOW, path, remote(1));
+        }
+        let joining = Joining { is_in_need: true, ..opener(Joins::OnePerPath) };
+        let now = NOW + Duration::from_secs(2);
+        let next = |manager: &mut PathManager| {
+            let ids = Some(crate::paths::PresentIds::new());
+            match manager.next_join(now, (joining, ids), &two_paths(), std::iter::empty, |_, _| false) {
+                NextJoin::Open(path, remote) => Some((path, remote.address)),
+                NextJoin::Wait => None,
+            }
+        };
+        for path in [A, B] {
+            assert_eq!(next(&mut manager), Some((path, remote(2))), "never tried, so it is due first");
+            manager.hold(path, remote(2), now + Duration::from_secs(1));
+        }
+        assert_eq!(next(&mut manager), Some((A, remote(1))));
     }
 
     #[test]

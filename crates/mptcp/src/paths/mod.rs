@@ -183,9 +183,11 @@ impl PathManager {
         self.pairs.on_refused(path, remote, refusal);
     }
 
-    /// Delays all joins until `at`, as the host requires.
-    pub(crate) fn hold_until(&mut self, at: Instant) {
-        self.next_at = Some(at);
+    /// Delays the join that was due over this pair until `at`, as the host requires. Joins over other pairs do not wait for it.
+    pub(crate) fn hold(&mut self, path: PathId, remote: SocketAddr, at: Instant) {
+        self.looked_at = None;
+        self.begun.retain(|&(known, _)| known != path);
+        self.pairs.hold(path, remote, at);
     }
 
     /// Returns the further subflow to open next, in addition to those `present`, which have the ids `ids`. `has_failed` tells whether other

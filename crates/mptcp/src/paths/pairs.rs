@@ -139,6 +139,13 @@ impl Pairs {
         }
     }
 
+    /// Delays the next attempt; it has not failed.
+    pub(super) fn hold(&mut self, path: PathId, remote: SocketAddr, until: Instant) {
+        if let Some(pair) = self.entry(path, remote) {
+            pair.at = pair.at.max(until);
+        }
+    }
+
     /// Notes that bytes of a subflow over this pair did not arrive. The success of the next join proves little about it.
     pub(super) fn on_interference(&mut self, path: PathId, remote: SocketAddr) {
         if let Some(pair) = self.entry(path, remote) {
