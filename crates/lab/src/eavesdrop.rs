@@ -248,10 +248,10 @@ mod tests {
     #[test]
     fn text_is_read_in_the_order_of_the_data_stream_whatever_came_first() {
         let mut ear = Eavesdropper::new(1000);
-        ear.hear(AT, TO, 1, at_dsn(115), b"for any ear to read");
+        ear.hear(AT, TO, 1, at_dsn(115), b"for each ear to read");
         ear.hear(AT, TO, 1, at_dsn(100), b"a long letter, ");
         ear.hear(AT, TO, 1, at_dsn(100), b"a long letter, ");
-        assert_eq!(ear.text(TO, 100), "a long letter, for any ear to read\n");
+        assert_eq!(ear.text(TO, 100), "a long letter, for each ear to read\n");
         let heard = ear.heard(TO);
         assert_eq!(heard.kept, 35);
         assert_eq!(heard.readable, 20, "fifteen characters alone could be chance");

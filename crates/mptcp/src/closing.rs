@@ -3,7 +3,9 @@
 //! A [`Closing`] is told what is known of the two streams, and answers with the next step. It touches neither streams nor
 //! subflows.
 
-use plait_base::{Duration, Instant};
+use core::net::IpAddr;
+
+use plait_base::{Duration, Instant, PathId};
 use plait_wire::ResetReason;
 
 use crate::ConnectionError;
@@ -52,11 +54,16 @@ pub(crate) struct Closing {
 enum Losses {
     /// None has.
     None,
-    /// Each by a reset: something on each path answers, and the peer may be gone.
+    /// By resets, and over this path alone: an attacker on it may have sent them, and the peer comes over another one.
+    ResetOn(Way),
+    /// Over several paths, and each by a reset: something on each path answers, and the peer may be gone.
     Resets,
     /// One in silence, at least: a path may be dead, and come back.
     Silence,
 }
+
+/// What tells paths apart: ours, and the peer's address.
+pub(crate) type Way = (PathId, IpAddr);
 
 /// The state of both streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,7 +236,7 @@ impl Closing {
         since + MAX_LAST_ACK_WAIT <= now
     }
 
-    /// Returns since when there is no subflow, if each has ended by a reset. An outage is silent, and may end.
+    /// Returns since when there is no subflow, if each of several paths has ended by a reset. An outage is silent, and may end.
     fn refused_since(&self) -> Option<Instant> {
         self.no_subflow_since.filter(|_| self.losses == Losses::Resets)
     }
@@ -257,11 +264,14 @@ impl Closing {
         self.no_way_since = self.no_way_since.or(Some(now));
     }
 
-    /// Notes how a subflow has ended.
-    pub(crate) fn on_lost(&mut self, is_reset: bool) {
+    /// Notes how a subflow over a path has ended.
+    pub(crate) fn on_lost(&mut self, way: Way, is_reset: bool) {
         self.losses = match self.losses {
-            Losses::None | Losses::Resets if is_reset => Losses::Resets,
-            Losses::None | Losses::Resets | Losses::Silence => Losses::Silence,
+            _ if !is_reset => Losses::Silence,
+            Losses::None => Losses::ResetOn(way),
+            Losses::ResetOn(before) if before == way => Losses::ResetOn(way),
+            Losses::ResetOn(_) | Losses::Resets => Losses::Resets,
+            Losses::Silence => Losses::Silence,
         };
     }
 
@@ -327,8 +337,12 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
 
 #[cfg(test)]
 mod tests {
+    use core::net::Ipv4Addr;
+
     use super::*;
 
+    const A: Way = (PathId(0), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const B: Way = (PathId(0), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
     const OPEN: Ends = Ends {
         is_finished: true,
         is_given: true,
@@ -363,9 +377,9 @@ mod tests {
     fn where_each_subflow_was_reset_the_rest_is_waited_for_as_long_and_after_silence_it_is_not_given_up() {
         let at = Instant::from_millis;
         let ends = Ends { may_have_all: true, heard: Some(at(900)), ..OPEN };
-        let after = |losses: &[bool], ends: &Ends| {
+        let after = |losses: &[(Way, bool)], ends: &Ends| {
             let mut closing = Closing::default();
-            losses.iter().for_each(|is_reset| closing.on_lost(*is_reset));
+            losses.iter().for_each(|(way, is_reset)| closing.on_lost(*way, *is_reset));
             closing.on_no_subflow(at(1000));
             (
                 closing.next_step(at(1000), Mode::Multipath, ends),
@@ -373,13 +387,15 @@ mod tests {
             )
         };
         assert_eq!(
-            after(&[true, true], &ends),
+            after(&[(A, true), (B, true)], &ends),
             (Step::Wait, Step::GiveUp(ConnectionError::TailUnacknowledged))
         );
-        assert_eq!(after(&[true, false, true], &ends), (Step::Wait, Step::Wait), "a path was silent");
-        assert_eq!(after(&[true, true], &OPEN), (Step::Wait, Step::Wait), "something was never sent");
+        assert_eq!(after(&[(A, true), (A, true)], &ends), (Step::Wait, Step::Wait), "one path alone");
+        assert_eq!(after(&[(A, true), (B, false), (A, true)], &ends), (Step::Wait, Step::Wait), "B was silent");
+        assert_eq!(after(&[(A, true), (B, true)], &OPEN), (Step::Wait, Step::Wait), "something was never sent");
         let mut closing = Closing::default();
-        closing.on_lost(true);
+        closing.on_lost(A, true);
+        closing.on_lost(B, true);
         closing.on_no_subflow(at(1000));
         closing.on_verified();
         assert_eq!(closing.next_step(at(9000), Mode::Multipath, &ends), Step::Wait, "there is a way again");

@@ -27,8 +27,7 @@ impl Connection {
     fn may_announce(&self) -> bool {
         let confirmed = match self.role {
             Role::Active => self.protection.is_confirmed(),
-            // The first block of a listener has its ticket, and waits for OPENING.
-            Role::Passive => !self.protection.is_sealed() || self.protection.is_settled(),
+            Role::Passive => true,
         };
         self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }

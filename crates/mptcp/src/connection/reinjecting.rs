@@ -219,7 +219,8 @@ impl Connection {
         if !self.subflows.has_open() {
             self.paths.hurry(now);
         }
-        self.closing.on_lost(matches!(end, Some(Closed::Refused | Closed::ResetByPeer)));
+        let is_reset = matches!(end, Some(Closed::Refused | Closed::ResetByPeer));
+        self.closing.on_lost((path, remote.ip()), is_reset);
         // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
         if !self.subflows.has_unended() {
             self.closing.on_no_subflow(now);
