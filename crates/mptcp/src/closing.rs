@@ -391,8 +391,16 @@ mod tests {
             (Step::Wait, Step::GiveUp(ConnectionError::TailUnacknowledged))
         );
         assert_eq!(after(&[(A, true), (A, true)], &ends), (Step::Wait, Step::Wait), "one path alone");
-        assert_eq!(after(&[(A, true), (B, false), (A, true)], &ends), (Step::Wait, Step::Wait), "B was silent");
-        assert_eq!(after(&[(A, true), (B, true)], &OPEN), (Step::Wait, Step::Wait), "something was never sent");
+        assert_eq!(
+            after(&[(A, true), (B, false), (A, true)], &ends),
+            (Step::Wait, Step::Wait),
+            "B was silent"
+        );
+        assert_eq!(
+            after(&[(A, true), (B, true)], &OPEN),
+            (Step::Wait, Step::Wait),
+            "something was never sent"
+        );
         let mut closing = Closing::default();
         closing.on_lost(A, true);
         closing.on_lost(B, true);

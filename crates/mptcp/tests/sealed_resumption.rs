@@ -63,6 +63,17 @@ fn the_second_connection_to_a_server_takes_fewer_bytes_and_finds_the_same_peer()
 }
 
 #[test]
+fn a_server_that_announces_a_second_address_gives_a_ticket_before_it() {
+    let both = settings(TLS, 1);
+    let mut world = World::new(1, vec![Link::default(); 2], 2);
+    world.sides[CLIENT].config.protect = Protect::Sealed(both[CLIENT].clone());
+    world.sides[SERVER].config.protect = Protect::Sealed(both[SERVER].clone());
+    converse(&mut world);
+    assert!(world.status(CLIENT).subflows.len() >= 2, "the second address was used");
+    assert!(comes_back(2, &both));
+}
+
+#[test]
 fn a_client_that_does_not_list_tickets_is_given_none() {
     let both = settings(TLS, 1);
     let mut world = world_of(1, vec![Link::default()], &both);
