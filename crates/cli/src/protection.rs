@@ -179,7 +179,7 @@ pub(crate) fn requires_sealing(options: &Options) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) enum Clients {
     /// Every client; a client with a key shows it.
-    Anybody,
+    Any,
     /// Clients that are accepted one by one.
     Judged {
         /// The rule that accepts them.
@@ -199,7 +199,7 @@ pub(crate) fn listener(
 ) -> anyhow::Result<(Service, Option<Fingerprint>)> {
     // A handshake that cannot prove a client's identity must not bypass the list of clients.
     let proves_clients = match &clients {
-        Clients::Anybody => false,
+        Clients::Any => false,
         Clients::Judged { clients: _, by_key } => *by_key,
         Clients::Keys(_) => true,
     };
@@ -219,7 +219,7 @@ pub(crate) fn listener(
         None => store(options).identity().context("cannot have a key of our own")?.0,
     };
     let clients = match clients {
-        Clients::Anybody => plait::Clients::anyone(),
+        Clients::Any => plait::Clients::anyone(),
         Clients::Judged { clients, by_key: _ } => clients,
         Clients::Keys(keys) => plait::Clients::known(keys),
     };

@@ -17,7 +17,7 @@ use plait_netns::Namespace;
 const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// An ordinary user that every machine has.
-const NOBODY: &str = "65534";
+const UNPRIVILEGED: &str = "65534";
 
 #[test]
 #[ignore = "needs root"]
@@ -247,8 +247,8 @@ impl Place {
     fn of_user<'a>(&'a self, preparation: &'a str) -> impl Fn(&str) -> Output + 'a {
         let home = self.0.join("home");
         let steps = format!(
-            "set -e; mount -t tmpfs -o mode=755 tmpfs $0; cp {PLAIT} $0/plait; {preparation}; mkdir $0/home; chown {NOBODY} $0/home; cd $0/home; \
-             exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups env HOME=$0/home PLAIT_KEYS=$0/home/keys \
+            "set -e; mount -t tmpfs -o mode=755 tmpfs $0; cp {PLAIT} $0/plait; {preparation}; mkdir $0/home; chown {UNPRIVILEGED} $0/home; cd $0/home; \
+             exec setpriv --reuid={UNPRIVILEGED} --regid={UNPRIVILEGED} --clear-groups env HOME=$0/home PLAIT_KEYS=$0/home/keys \
              PLAIT_LAB_RUNTIME=$0/home/run SHELL=/bin/sh PATH=$0:$PATH sh -c \"$1\""
         );
         fs::create_dir_all(&home).expect("a directory");

@@ -29,7 +29,7 @@ const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(500);
 /// Longer round trips are implausible: the answer would no longer be valid.
 const LONGEST_ROUND_TRIP: u32 = 60_000;
 /// The owner of a connection that exists for one answer only.
-const NOBODY: ConnectionId = ConnectionId(u64::MAX);
+const NO_CONNECTION: ConnectionId = ConnectionId(u64::MAX);
 
 /// Number of waiting handshakes that begin in one call.
 const HANDSHAKES_AT_ONCE: usize = 8;
@@ -60,7 +60,7 @@ impl Endpoint {
         // A request for ECN is not stored, so the connection could not continue with it.
         let (flags, options) = (Flags::SYN, offer.options(stamp_of(syn).unwrap_or(0)));
         let syn = Segment { flags, options, ..syn.clone() };
-        let host = &mut Recalling { view: self.around.lend_to(NOBODY), tuple, cookie, claims: false };
+        let host = &mut Recalling { view: self.around.lend_to(NO_CONNECTION), tuple, cookie, claims: false };
         let mut made = log::unheard(|| Association::accept(now, config, &syn, host));
         let answer = log::unheard(|| made.poll_transmit(now));
         let Some(mut answer) = answer else { return };

@@ -45,7 +45,7 @@ struct Seen {
     /// Ports of the client that a SYN came from: one for each subflow.
     opened: BTreeSet<u16>,
     /// Datagrams to a port that the NAT had forgotten.
-    to_nobody: usize,
+    to_old_port: usize,
     lies: usize,
     malformed: Vec<Malformed>,
 }
@@ -76,7 +76,7 @@ impl UdpPath {
             Direction::Backward => {
                 let asked = word(datagram, 2);
                 let Some((&inside, _)) = self.given.iter().find(|(_, outside)| **outside == asked) else {
-                    seen.to_nobody += 1;
+                    seen.to_old_port += 1;
                     return false;
                 };
                 rewrite(datagram, 2, inside);
@@ -194,7 +194,7 @@ fn a_nat_that_rebinds_costs_one_join_and_not_the_connection() {
         let rebinds = |pair: &Pair| Some(pair.in_time(Duration::from_millis(at)));
         let (seen, ..) = transfer(stripped, |pair| Plan { rebinds: rebinds(pair), lies: None });
         let seen = seen.borrow();
-        assert!(seen.to_nobody > 0, "the server went on to the old port");
+        assert!(seen.to_old_port > 0, "the server went on to the old port");
         assert_eq!(seen.opened.len(), 2, "one join: {:?}", seen.opened);
     }
 }

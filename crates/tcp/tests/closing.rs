@@ -76,7 +76,7 @@ fn a_fin_that_overtakes_data_waits_for_it() {
 }
 
 #[test]
-fn data_beyond_a_fin_is_nobodys() {
+fn data_beyond_a_fin_is_dropped() {
     let mut s = Script::established(Config::default());
     s.give(seg("F.", 11, 1));
     s.give(seg("P.", 1, 1).data(50));

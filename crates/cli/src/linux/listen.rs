@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     prerequisite::of_carrier(&arguments.options)?;
     let reporter = Reporter::open(&arguments.options)?;
     let clients = match &arguments.client_keys[..] {
-        [] => Clients::Anybody,
+        [] => Clients::Any,
         keys => Clients::Keys(keys.to_vec()),
     };
     let (service, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;

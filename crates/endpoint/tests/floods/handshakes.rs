@@ -81,7 +81,7 @@ fn when_all_places_are_taken_the_prefix_with_the_most_gives_one_to_a_prefix_with
 }
 
 #[test]
-fn a_segment_that_proves_no_address_takes_nobodys_place() {
+fn a_segment_that_proves_no_address_takes_no_place() {
     let mut fixture = fixture();
     for number in 0..8 {
         begin(&mut fixture, raw_peer(1 + number / 4, number.into()));

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(outside.of(inside, Duration::ZERO, true), tuple("192.0.2.1:4000"));
         assert_eq!(outside.of(inside, Duration::ZERO, false), tuple("192.0.2.1:61000"));
         assert_eq!(outside.of(inside, Duration::ZERO, false), tuple("192.0.2.1:61000"), "kept");
-        let mut nobody = Outside::new(|_| None, |_| None, Vec::new());
-        assert_eq!(nobody.of(inside, Duration::ZERO, true), inside);
+        let mut unknown = Outside::new(|_| None, |_| None, Vec::new());
+        assert_eq!(unknown.of(inside, Duration::ZERO, true), inside);
     }
 }

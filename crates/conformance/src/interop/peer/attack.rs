@@ -31,8 +31,8 @@ pub(crate) struct Flood {
 }
 
 /// Networks that no host here uses: of providers (RFC 6598), and for examples (RFC 3849).
-const NOBODY_V4: [u8; 2] = [100, 64];
-const NOBODY_V6: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
+const UNUSED_V4: [u8; 2] = [100, 64];
+const UNUSED_V6: [u8; 4] = [0x20, 0x01, 0x0d, 0xb8];
 /// How often a flood of a given rate is sent on.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -82,9 +82,9 @@ fn invented(to: SocketAddr, random: &mut Pattern) -> IpAddr {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);
     match to {
-        SocketAddr::V4(_) => [NOBODY_V4[0], NOBODY_V4[1] | bytes[0] & 0x3f, bytes[1], bytes[2]].into(),
+        SocketAddr::V4(_) => [UNUSED_V4[0], UNUSED_V4[1] | bytes[0] & 0x3f, bytes[1], bytes[2]].into(),
         SocketAddr::V6(_) => {
-            bytes[..4].copy_from_slice(&NOBODY_V6);
+            bytes[..4].copy_from_slice(&UNUSED_V6);
             bytes.into()
         }
     }

@@ -115,10 +115,10 @@ impl Connection {
             state.read = chunk.offset + chunk.data.len() as u64;
             state.sealed.inbox.push(chunk);
         }
-        match self.protection.sealed().map_or(Reader::Nobody, Sealed::reader) {
+        match self.protection.sealed().map_or(Reader::Nothing, Sealed::reader) {
             Reader::Handshake => self.read_handshake(index),
             Reader::Blocks => self.open_blocks(now, index),
-            Reader::Nobody => {}
+            Reader::Nothing => {}
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) enum Reader {
     /// Blocks.
     Blocks,
     /// None at present.
-    Nobody,
+    Nothing,
 }
 
 impl Sealed {
@@ -52,7 +52,7 @@ impl Sealed {
             Stage::Handshaking(_) => Reader::Handshake,
             Stage::Established(_) => Reader::Blocks,
             Stage::Offered { .. } | Stage::Answered { .. } | Stage::Agreed(_) | Stage::Failed { .. } => {
-                Reader::Nobody
+                Reader::Nothing
             }
         }
     }
