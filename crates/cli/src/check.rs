@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plait::{
-    Carriers, Check as Ways, Fingerprint, Handshake, Identity, Measured, Meddling, Path, Peer, Remote,
+    Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer, Remote,
     Sealing, Trust, Verdict, WayReport,
 };
 use plait_proxy::keys::KeyStore;
@@ -303,7 +303,7 @@ impl From<&WayReport> for Way {
             carrier: way.carrier.to_string(),
             verdict: way.verdict.to_string(),
             reason: (!way.reason.is_empty()).then(|| way.reason.clone()),
-            options: way.meddling.iter().map(OptionReport::from).collect(),
+            options: way.interference.iter().map(OptionReport::from).collect(),
             local: measured.map(|measured| measured.local.ip().to_string()),
             remote: measured.map(|measured| measured.remote.to_string()),
             seen_from: measured.and_then(|measured| Some(measured.seen_from?.to_string())),
@@ -324,13 +324,13 @@ impl From<&WayReport> for Way {
     }
 }
 
-impl From<&Meddling> for OptionReport {
-    fn from(meddling: &Meddling) -> Self {
+impl From<&Interference> for OptionReport {
+    fn from(interference: &Interference) -> Self {
         Self {
-            option: meddling.option,
-            change: meddling.change.to_string(),
-            at: meddling.at.to_string(),
-            certain: meddling.is_certain,
+            option: interference.option,
+            change: interference.change.to_string(),
+            at: interference.at.to_string(),
+            certain: interference.is_certain,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Remote};
+use plait::{ConnectOptions, ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
@@ -63,11 +63,10 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses.iter().copied());
-    let opened = match arguments.connect_timeout {
-        Some(limit) => host.connect_within(limit, remote.clone(), protection).await,
-        None => host.connect(remote.clone(), protection).await,
-    };
-    let stream = match opened {
+    let options = arguments
+        .connect_timeout
+        .map_or_else(ConnectOptions::new, |limit| ConnectOptions::new().within(limit));
+    let stream = match host.connect_with(remote.clone(), protection, &options).await {
         Ok(stream) => stream,
         Err(error) => {
             let are_paths_missing = error.kind() == ErrorKind::NotProtected && trust.goes_by_paths();
@@ -84,8 +83,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let mut terminal = Terminal::open()?;
     let listed = running.list(stream.monitor(), peer);
     let (result, status) = terminal.attach(stream).await;
-    let reported =
-        status.map_or(Ok(()), |status| reporter.report(&host.counters(), &listed.about(), &status));
+    let reported = status.map_or(Ok(()), |status| reporter.report(&host, &listed.about(), &status));
     drop(listed);
     let written = terminal.close().await;
     session::end(host, None).await;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
+use plait::{ConnectOptions, ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
@@ -113,8 +113,8 @@ impl Towards {
             false => addresses,
         };
         let remote = self.remote().at(addresses.iter().copied());
-        let server = match host.connect_within(self.connect_timeout, remote.clone(), protection.clone()).await
-        {
+        let within = ConnectOptions::new().within(self.connect_timeout);
+        let server = match host.connect_with(remote.clone(), protection.clone(), &within).await {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
                 if protection::is_sealed(&self.options) {
@@ -275,8 +275,8 @@ impl Line {
     }
 
     async fn open_at(&self, remote: Remote) -> io::Result<Stream> {
-        let protection = self.protection.clone();
-        Ok(self.host.connect_within(self.limit, remote, protection).await?)
+        let within = ConnectOptions::new().within(self.limit);
+        Ok(self.host.connect_with(remote, self.protection.clone(), &within).await?)
     }
 
     /// Asks which instance of the server answers at `address` now, over a connection of its own. Only a sealed answer of the server of the
@@ -354,7 +354,7 @@ impl Drop for Watched {
         self.line.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.listed.number());
         let Some(status) = self.stream.status() else { return };
         let mut reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&self.line.host.counters(), &self.listed.about(), &status) {
+        if let Err(error) = reporter.report(&self.line.host, &self.listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }

@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
-use plait::Pool;
+use plait_host::Pool;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 

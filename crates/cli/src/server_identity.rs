@@ -185,7 +185,7 @@ impl ServerIdentity {
         let status = stream.status().filter(|_| self.goes_by_paths());
         // Others may have joined an address that the server announced, which proves nothing.
         let sealed = status.as_ref().and_then(plait::Status::sealed);
-        let mixed = sealed.map_or(1, |sealed| sealed.mixed_paths().into_iter().min().unwrap_or_default());
+        let mixed = sealed.map_or(1, |sealed| sealed.mixed_paths().min());
         let named = self.names.as_ref().map_or(u8::MAX, Names::paths).max(1);
         u8::try_from(mixed).unwrap_or(u8::MAX).min(named)
     }

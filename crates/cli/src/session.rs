@@ -141,7 +141,7 @@ async fn send(write: &mut WriteHalf, input: &mut Receiver<io::Result<Bytes>>) ->
             end = write.closed() => return end.and(Err(io::ErrorKind::BrokenPipe.into())),
         };
         match block {
-            Some(block) => write.write_chunk(block?).await?,
+            Some(block) => write.write_chunk(&mut block?).await?,
             None => return write.shutdown().await,
         }
     }

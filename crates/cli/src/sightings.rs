@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plait::{Host, Remote};
+use plait::{ConnectOptions, Host, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
@@ -26,12 +26,13 @@ pub(crate) async fn look_around(
     let Ok(protection) = protection::inquirer(options, authorities, server) else { return Vec::new() };
     let paths = session::paths_for(options, addresses.first().map(SocketAddr::ip));
     let mut sightings = Vec::new();
+    let within = ConnectOptions::new().within(limit);
     for path in paths.unwrap_or_default() {
         let device = path.device().to_owned();
         let builder =
             Host::builder().carriers(options.carrier).address_ranges(options.ranges.iter().copied());
         let Ok(host) = builder.path(path).start() else { continue };
-        let stream = host.connect_within(limit, remote.clone(), protection.clone()).await;
+        let stream = host.connect_with(remote.clone(), protection.clone(), &within).await;
         let shown = stream.ok().and_then(|stream| {
             let shown = shown_by(stream.peer_identity());
             stream.abort();

@@ -34,11 +34,11 @@ impl Listener {
         self.port
     }
 
-    /// Waits for the next connection; returns it with its source address.
+    /// Waits for the next connection; returns it with its source address. Dropping the future loses none.
     ///
     /// # Errors
     /// The host has ended.
-    pub async fn accept(&mut self) -> io::Result<(Stream, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         poll_fn(|context| self.poll_accept(context)).await
     }
 
@@ -46,7 +46,7 @@ impl Listener {
     ///
     /// # Errors
     /// The host has ended.
-    pub fn poll_accept(&mut self, context: &Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
+    pub fn poll_accept(&self, context: &Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
         let mut state = self.shared.lock();
         if let Some((id, from)) = state.endpoint.accept(self.id) {
             state.add_connection(id);

@@ -25,7 +25,7 @@ pub(crate) struct State {
     /// Received packets that are malformed or not ours.
     pub(crate) malformed: MalformedCounts,
     connections: BTreeMap<ConnectionId, Waiters>,
-    listeners: BTreeMap<ListenerId, Option<Waker>>,
+    listeners: BTreeMap<ListenerId, Tasks>,
     /// The tasks that wait for the last connection to end.
     pub(crate) drained: Tasks,
     pub(crate) phase: Phase,
@@ -109,7 +109,7 @@ impl State {
     }
 
     pub(crate) fn add_listener(&mut self, id: ListenerId) {
-        self.listeners.insert(id, None);
+        self.listeners.insert(id, Tasks::default());
     }
 
     pub(crate) fn remove_listener(&mut self, id: ListenerId) {
@@ -138,8 +138,8 @@ impl State {
 
     /// Wakes the task of `context` when there may be something to accept.
     pub(crate) fn wait_incoming<T>(&mut self, id: ListenerId, context: &Context<'_>) -> Poll<T> {
-        if let Some(slot) = self.listeners.get_mut(&id) {
-            keep(slot, context);
+        if let Some(tasks) = self.listeners.get_mut(&id) {
+            tasks.add(context);
         }
         Poll::Pending
     }
@@ -157,7 +157,11 @@ impl State {
                         waiters.take_all(woken);
                     }
                 }
-                Event::Incoming(id) => woken.extend(self.listeners.get_mut(&id).and_then(Option::take)),
+                Event::Incoming(id) => {
+                    if let Some(tasks) = self.listeners.get_mut(&id) {
+                        tasks.take(woken);
+                    }
+                }
             }
         }
         if !self.drained.is_empty() && self.endpoint.counters().connections == 0 {
@@ -171,7 +175,7 @@ impl State {
         let mut woken = Vec::new();
         self.drained.take(&mut woken);
         self.connections.values_mut().for_each(|waiters| waiters.take_all(&mut woken));
-        woken.extend(self.listeners.values_mut().filter_map(Option::take));
+        self.listeners.values_mut().for_each(|tasks| tasks.take(&mut woken));
         woken
     }
 

@@ -90,7 +90,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection failed, or was shut down.
-    pub async fn write_chunk(&mut self, data: Bytes) -> io::Result<()> {
+    pub async fn write_chunk(&mut self, data: &mut Bytes) -> io::Result<()> {
         self.write.write_chunk(data).await
     }
 
@@ -218,7 +218,7 @@ impl WriteHalf {
     ///
     /// # Errors
     /// The connection failed, or was shut down.
-    pub async fn write_chunk(&mut self, mut data: Bytes) -> io::Result<()> {
+    pub async fn write_chunk(&mut self, data: &mut Bytes) -> io::Result<()> {
         while !data.is_empty() {
             let taken = poll_fn(|context| self.poll_give(context, |room| data.slice(..room.min(data.len()))));
             data.advance(taken.await?);

@@ -25,7 +25,7 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
     let net = Net::new();
     let (log, began) = (Log::start(), Instant::now());
     let host = net.host(&["a1", "a2"]);
-    let mut listener = block_on(host.listen(7005)).expect("a free port");
+    let listener = block_on(host.listen(7005)).expect("a free port");
     let old = net.echo_server("10.91.1.2");
     let mut old = block_on(host.connect(&[old])).expect("the kernel answers");
     for _ in 0..3 {

@@ -91,7 +91,7 @@ fn a_host_that_ends_leaves_alone_what_another_has_under_the_name_of_its_device()
 fn a_listener_has_the_port_until_it_is_dropped() {
     let net = Net::new();
     let host = net.host(&["a1", "a2"]);
-    let mut listener = block_on(host.listen(7001)).expect("a free port");
+    let listener = block_on(host.listen(7001)).expect("a free port");
     assert!(matches!(block_on(host.listen(7001)), Err(Error::PortInUse { port: 7001, .. })));
     let taken = net.a.enter(|| TcpListener::bind("0.0.0.0:7002").expect("free")).expect("entered");
     assert!(matches!(block_on(host.listen(7002)), Err(Error::PortInUse { port: 7002, .. })));
@@ -129,7 +129,7 @@ fn a_listener_has_the_port_until_it_is_dropped() {
 fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
     let net = Net::new();
     let host = net.host(&["a1", "a2"]);
-    let mut listener = block_on(host.listen(7003)).expect("a free port");
+    let listener = block_on(host.listen(7003)).expect("a free port");
     for address in ["10.91.1.1", "10.91.2.1", "fd91:1::1", "fd91:2::1"] {
         let server = SocketAddr::new(address.parse().expect("an address"), 7003);
         let a = net.a.clone();
@@ -236,12 +236,12 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
     let (near, far) = (start(&net.a, ["a1", "a2"]), start(&net.b, ["b1", "b2"]));
     let [opener, listener] = sealed();
     block_on(async {
-        let mut incoming = far.listen_with(listener, 7003).await.expect("a free port");
+        let incoming = far.listen_with(listener, 7003).await.expect("a free port");
         let echoing = tokio::spawn(async move {
             let (stream, _) = incoming.accept().await.expect("a client connects");
             let (mut read, mut write) = stream.into_split();
-            while let Some(chunk) = read.read_chunk().await.expect("in order") {
-                write.write_chunk(chunk).await.expect("taken");
+            while let Some(mut chunk) = read.read_chunk().await.expect("in order") {
+                write.write_chunk(&mut chunk).await.expect("taken");
             }
             write.shutdown().await.expect("open until now");
             read.closed().await.expect("in order");

@@ -43,7 +43,7 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
     let (server, client) = (host(), host());
-    let mut listener = listen(&server, Config::default()).await;
+    let listener = listen(&server, Config::default()).await;
     let port = listener.port();
     let echo = tokio::spawn(async move {
         for _ in 0..2 {
@@ -144,7 +144,7 @@ fn relay(server: SocketAddr, meddler: Meddler) -> SocketAddr {
 async fn echoed_through(meddler: Meddler, len: usize) -> Option<StatusCounters> {
     let [opening, listening] = sealed();
     let (server, client) = (host(), host());
-    let mut listener = listen(&server, listening).await;
+    let listener = listen(&server, listening).await;
     let address = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
     let echo = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.expect("the client connects");
@@ -228,7 +228,7 @@ async fn where_options_are_stripped_from_datagrams_nothing_goes_in_clear() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_unknown_peers_send_is_counted_or_reset_and_harms_no_connection() {
     let (server, client) = (host(), host());
-    let mut listener = listen(&server, Config::default()).await;
+    let listener = listen(&server, Config::default()).await;
     let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
     let mut stream = within(client.connect(&[remote])).await.expect("it answers");
     let (mut other, _) = within(listener.accept()).await.expect("the client connects");

@@ -24,15 +24,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn serve(host: &Host, port: u16) -> Result<(), Box<dyn std::error::Error>> {
     let identity = Identity::generate()?;
-    let mut listener = host.listen(port, Service::sealed(&identity, Clients::anyone())).await?;
+    let listener = host.listen(port, Service::sealed(&identity, Clients::anyone())).await?;
     println!("our key is {}", identity.fingerprint());
     loop {
         let mut stream = listener.accept().await?;
         tokio::spawn(async move {
             println!("{} has come", stream.peer_addr());
             // Chunks are the connection's own memory: nothing is copied.
-            while let Some(chunk) = stream.read_chunk().await? {
-                stream.write_chunk(chunk).await?;
+            while let Some(mut chunk) = stream.read_chunk().await? {
+                stream.write_chunk(&mut chunk).await?;
             }
             stream.shutdown().await?;
             stream.closed().await

@@ -18,14 +18,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: sealed_server PORT KEYFILE [FINGERPRINT]…".into());
     };
     // Made the first time; from then on clients can pin it.
-    let identity = Identity::load_or_create(key)?;
+    let (identity, _) = Identity::load_or_create(key)?;
     let clients = match clients {
         [] => Clients::anyone(),
         keys => Clients::known(keys.iter().map(|key| key.parse()).collect::<Result<Vec<_>, _>>()?),
     };
 
     let host = Host::builder().start()?;
-    let mut listener = host.listen(port.parse()?, Service::sealed(&identity, clients)).await?;
+    let listener = host.listen(port.parse()?, Service::sealed(&identity, clients)).await?;
     println!("our key is {}", identity.fingerprint());
     loop {
         tokio::select! {

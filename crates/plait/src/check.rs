@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::attempt::Attempt;
 use crate::carrier::{Carrier, Carriers};
+use crate::connecting::ConnectOptions;
 use crate::error::Error;
 use crate::host::{Host, HostBuilder};
 use crate::path::Path;
@@ -68,7 +69,7 @@ pub struct WayReport {
     /// The explanation for people; empty if the path can be used.
     pub reason: String,
     /// The changes of TCP options, as far as they can be detected.
-    pub meddling: Vec<Meddling>,
+    pub interference: Vec<Interference>,
     /// The measurements, if a connection was opened.
     pub measured: Option<Measured>,
 }
@@ -104,7 +105,7 @@ pub enum Verdict {
 /// A change of options on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub struct Meddling {
+pub struct Interference {
     /// The options.
     pub option: &'static str,
     /// The change.
@@ -274,7 +275,7 @@ impl Check {
             carrier,
             verdict,
             reason,
-            meddling: Vec::new(),
+            interference: Vec::new(),
             measured: None,
         };
         let host = match self.base.clone().path(path).carriers(carrier.into()).start() {
@@ -285,17 +286,17 @@ impl Check {
             let words = "the path is down: there is no such device, or it has no address";
             return report(Verdict::Unavailable, words.to_owned());
         }
-        let opened = host.connect_within(self.limit, self.remote.clone(), self.protection.clone()).await;
+        let opened = host.connect_with(self.remote.clone(), self.protection.clone(), &self.options()).await;
         let report = match opened {
             Ok(mut stream) => {
-                let (measured, meddling) = measuring::measure(&stream, self.sample, self.idle).await;
+                let (measured, interference) = measuring::measure(&stream, self.sample, self.idle).await;
                 // A server that refuses us says so in place of its first answer.
                 let is_answered = measured.seen_from.is_some();
                 let refusal = if is_answered { None } else { refusal_on(&mut stream).await };
                 stream.abort();
                 let (verdict, reason) = refusal
                     .map_or((Verdict::Usable, String::new()), |judged| (judged.verdict, judged.reason));
-                WayReport { measured: Some(measured), meddling, ..report(verdict, reason) }
+                WayReport { measured: Some(measured), interference, ..report(verdict, reason) }
             }
             Err(error) => {
                 let answer = if judging::needs_plain_probe(carrier, &error) {
@@ -304,7 +305,7 @@ impl Check {
                     None
                 };
                 let judged = judging::of(carrier, &error, answer);
-                WayReport { meddling: judged.meddling, ..report(judged.verdict, judged.reason) }
+                WayReport { interference: judged.interference, ..report(judged.verdict, judged.reason) }
             }
         };
         // Resets go out before the next host.
@@ -312,9 +313,13 @@ impl Check {
         report
     }
 
+    fn options(&self) -> ConnectOptions {
+        ConnectOptions::new().within(self.limit)
+    }
+
     /// Returns the result of a SYN without any of our options.
     async fn ask_plainly(&self, host: &Host) -> Option<judging::PlainAnswer> {
-        match host.connect_within(self.limit, self.remote.clone(), Protection::plain_tcp()).await {
+        match host.connect_with(self.remote.clone(), Protection::plain_tcp(), &self.options()).await {
             Ok(stream) => {
                 stream.abort();
                 Some(judging::PlainAnswer::Accepted)

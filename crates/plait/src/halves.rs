@@ -24,7 +24,7 @@ pub struct WriteHalf {
 }
 
 impl ReadHalf {
-    /// The next bytes without copying them; `None` at the end of the stream.
+    /// Reads the next bytes without copying them; `None` at the end of the stream. Dropping the future loses none.
     ///
     /// # Errors
     /// The connection failed.
@@ -48,11 +48,13 @@ impl ReadHalf {
 }
 
 impl WriteHalf {
-    /// Writes all of `data` without copying it.
+    /// Writes all of `data` without copying it, and leaves it empty.
+    ///
+    /// Dropping the future leaves in `data` what was not written yet; another call goes on with it.
     ///
     /// # Errors
     /// The connection failed, or was shut down.
-    pub async fn write_chunk(&mut self, data: Bytes) -> io::Result<()> {
+    pub async fn write_chunk(&mut self, data: &mut Bytes) -> io::Result<()> {
         self.inner.write_chunk(data).await
     }
 

@@ -2,13 +2,15 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::plait_host::{Config, Joins, Ranges};
 use tokio::time::{Instant, timeout_at};
 
 use crate::carrier::Carriers;
-use crate::counters::HostCounters;
+use crate::connecting::ConnectOptions;
+use crate::counters::{HostState, HostTotals};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -20,10 +22,12 @@ use crate::service::Service;
 use crate::status::Monitor;
 use crate::stream::Stream;
 
-/// A running stack. Dropping it resets the open connections and restores the network. [`Host::close`] lets connections end in order first.
-#[derive(Debug)]
+/// A running stack. A clone is another handle of the same stack. Dropping the last handle resets the open connections and restores the
+/// network, which blocks the calling thread for some tens of milliseconds. [`Host::close`] lets connections end in order first, and blocks
+/// no task.
+#[derive(Clone, Debug)]
 pub struct Host {
-    inner: ::plait_host::Host,
+    inner: Arc<::plait_host::Host>,
     config: Config,
     nameservers: Vec<IpAddr>,
 }
@@ -47,7 +51,9 @@ impl Host {
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed connection; weaker protection needs a [`Protection`] of that
-    /// name. Dropping the future ends the attempt.
+    /// name.
+    ///
+    /// Dropping the future ends the attempt: the connection is reset, and no byte of the application was sent.
     ///
     /// Some connections need several paths to contribute to the keys: those with [`Sealing::require_paths`](crate::Sealing::require_paths),
     /// and those with [`Trust::known_peers`](crate::Trust::known_peers) to a new server. Then the stream is returned after these paths have
@@ -60,7 +66,7 @@ impl Host {
     /// let sealing = Sealing::new(Trust::pinned(key)).require_paths(2);
     /// match host.connect("gw.example.com:7443", sealing).await {
     ///     // Both paths are in the keys: an eavesdropper on one path reads nothing of this stream.
-    ///     Ok(stream) => assert!(stream.status().and_then(|status| Some(status.sealed()?.mixed_paths())) >= Some([2, 2])),
+    ///     Ok(stream) => assert!(stream.status().and_then(|status| Some(status.sealed()?.mixed_paths().min())) >= Some(2)),
     ///     // The error names the missing path and the reason: not answered, refused, stripped, altered. No byte was sent.
     ///     Err(error) if error.kind() == ErrorKind::NotProtected => eprintln!("{error}"),
     ///     Err(error) => return Err(error),
@@ -77,20 +83,20 @@ impl Host {
         remote: impl Into<Remote>,
         protection: impl Into<Protection>,
     ) -> Result<Stream, Error> {
-        self.open(None, remote.into(), protection.into()).await
+        self.open(&ConnectOptions::new(), remote.into(), protection.into()).await
     }
 
     async fn open(
         &self,
-        limit: Option<Duration>,
+        options: &ConnectOptions,
         remote: Remote,
         protection: Protection,
     ) -> Result<Stream, Error> {
-        let (config, expected) = protection.settings(&remote, &self.config)?;
+        let (config, expected) = protection.settings(&remote, &options.over(&self.config))?;
         if let Some(expected) = &expected {
             expected.judge_paths(&self.devices())?;
         }
-        let until = limit.map(|limit| Instant::now() + limit);
+        let until = options.limit().map(|limit| Instant::now() + limit);
         let late = || Error::late(Vec::new());
         let (addresses, basis) = match expected.as_ref().filter(|expected| expected.asks_each_path()) {
             Some(expected) => {
@@ -138,21 +144,22 @@ impl Host {
         Stream::new(stream, self.inner.path_control(), None)
     }
 
-    /// Opens a connection as [`Host::connect`] does, and gives up after `limit`.
+    /// Opens a connection as [`Host::connect`] does, with settings of its own. Dropping the future ends the attempt.
     ///
     /// # Errors
-    /// As [`Host::connect`]; [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) if there is no connection by then.
-    pub async fn connect_within(
+    /// As [`Host::connect`]; [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) if there is no connection within the limit of the options.
+    pub async fn connect_with(
         &self,
-        limit: Duration,
         remote: impl Into<Remote>,
         protection: impl Into<Protection>,
+        options: &ConnectOptions,
     ) -> Result<Stream, Error> {
-        self.open(Some(limit), remote.into(), protection.into()).await
+        self.open(options, remote.into(), protection.into()).await
     }
 
     /// Looks up a name over each path of this host: at a nameserver of its device, over that device alone. An address is returned
-    /// unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds.
+    /// unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds. Dropping the future drops the
+    /// answers.
     ///
     /// # Errors
     /// `remote` is not a name and a port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no
@@ -162,6 +169,8 @@ impl Host {
     }
 
     /// Accepts connections to `port` of the paths' devices.
+    ///
+    /// Dropping the future gives the port back.
     ///
     /// # Errors
     /// The port is taken by another program on this machine, or the network cannot be changed.
@@ -190,21 +199,35 @@ impl Host {
         PathControl(self.inner.path_control())
     }
 
-    /// The counters of segments from unknown peers, and what the host keeps for unknown peers now.
+    /// Totals since the start: what was dropped or refused, by reason.
     #[must_use]
-    pub fn counters(&self) -> HostCounters {
-        HostCounters { endpoint: self.inner.counters(), malformed: self.inner.malformed().total() }
+    pub fn totals(&self) -> HostTotals {
+        HostTotals::new(&self.inner.counters(), self.inner.malformed().total())
     }
 
-    /// Waits until no connection is left: dropped streams have delivered what was written.
+    /// What the host keeps for connections now.
+    #[must_use]
+    pub fn state(&self) -> HostState {
+        HostState::new(&self.inner.counters())
+    }
+
+    /// Waits until no connection is left: dropped streams have delivered what was written. Dropping the future changes nothing.
     pub async fn drained(&self) {
         self.inner.drained().await;
     }
 
-    /// Waits until the connections of dropped streams have delivered what was written, then ends the stack. It also waits for connections
-    /// with a live [`Stream`].
+    /// Waits until the connections of dropped streams have delivered what was written, then gives up this handle. The stack ends with its
+    /// last handle; the network is restored before this returns. It also waits for connections with a live [`Stream`]. Dropping the future
+    /// drops the handle at once.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub async fn close(self) {
         self.inner.drained().await;
+        // The driver's thread is waited for, which must not hold up a task.
+        if let Some(last) = Arc::into_inner(self.inner) {
+            let _ = tokio::task::spawn_blocking(move || drop(last)).await;
+        }
     }
 }
 
@@ -329,7 +352,8 @@ impl HostBuilder {
         self
     }
 
-    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds.
+    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks the thread for some tens of
+    /// milliseconds: a runtime with other tasks calls it in `tokio::task::spawn_blocking`.
     ///
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
@@ -341,7 +365,7 @@ impl HostBuilder {
                 inner = inner.path(path.0);
             }
         }
-        Ok(Host { inner: inner.start()?, config, nameservers })
+        Ok(Host { inner: Arc::new(inner.start()?), config, nameservers })
     }
 }
 

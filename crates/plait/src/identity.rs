@@ -27,6 +27,15 @@ use zeroize::Zeroizing;
 #[derive(Clone)]
 pub struct Identity(pub(crate) Arc<plait_handshake::Identity>);
 
+/// The origin of a key that was asked for ([`Identity::load_or_create`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// It was in the file.
+    Loaded,
+    /// The file did not exist. The key was created and written there.
+    Created,
+}
+
 impl Identity {
     /// A new key from the operating system's randomness.
     ///
@@ -57,18 +66,10 @@ impl Identity {
     ///
     /// # Errors
     /// The file cannot be read or written, others can read it, or there is something else in it.
-    pub fn load_or_create(file: impl AsRef<Path>) -> Result<Self, IdentityFileError> {
-        Ok(Self::loaded_or_created(file)?.0)
-    }
-
-    /// The same as [`Identity::load_or_create`]; also returns whether the key was just created.
-    ///
-    /// # Errors
-    /// As [`Identity::load_or_create`].
-    pub fn loaded_or_created(file: impl AsRef<Path>) -> Result<(Self, bool), IdentityFileError> {
+    pub fn load_or_create(file: impl AsRef<Path>) -> Result<(Self, Origin), IdentityFileError> {
         let mut random = OsRandom::new().map_err(IdentityFileError::Random)?;
         let (identity, is_new) = read_or_make_identity(file.as_ref(), &mut random)?;
-        Ok((Self(Arc::new(identity)), is_new))
+        Ok((Self(Arc::new(identity)), if is_new { Origin::Created } else { Origin::Loaded }))
     }
 
     /// The public key. Its text is the line for the server's list of clients.
@@ -107,8 +108,9 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_a_file_that_others_can_read_is_refused() {
         let file = std::env::temp_dir().join(format!("plait-identity-{}/key", std::process::id()));
-        let made = Identity::load_or_create(&file).expect("a new one");
-        let read = Identity::load_or_create(&file).expect("the same again");
+        let (made, first) = Identity::load_or_create(&file).expect("a new one");
+        let (read, second) = Identity::load_or_create(&file).expect("the same again");
+        assert_eq!((first, second), (Origin::Created, Origin::Loaded));
         assert_eq!(made.fingerprint(), read.fingerprint());
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
         let refused = Identity::load_or_create(&file);

@@ -53,6 +53,11 @@
 //! Carrying them over UDP ([`Carriers::Udp`]) needs sockets only: any user can do it, and two hosts of one machine reach each
 //! other.
 //!
+//! # Cancel safety
+//!
+//! Each future of this crate may be dropped before it is ready, as `tokio::select!` does. No byte is lost or sent twice by that, and no
+//! connection is lost; each async method says what becomes of its work.
+//!
 //! # Examples
 //!
 //! `examples/` has whole programs: `echo`, `http_get` (plain, to any web server), `sealed_server`, `pinned_and_ca` and
@@ -61,10 +66,12 @@
 #![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
 
 mod attempt;
+mod both;
 mod carrier;
 mod check;
 mod choice;
 mod clients;
+mod connecting;
 mod counters;
 mod error;
 mod halves;
@@ -86,16 +93,17 @@ mod subflow;
 mod trust;
 
 pub use crate::host::{Host, HostBuilder};
-pub use ::plait_host::{Buffer, Pool};
 pub use attempt::{Attempt, Obstacle};
+pub use both::Both;
 pub use carrier::{Carrier, Carriers};
-pub use check::{Change, Check, Measured, Meddling, Message, Verdict, WayReport};
+pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};
 pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
-pub use counters::HostCounters;
+pub use connecting::ConnectOptions;
+pub use counters::{ConnectionCounters, HostState, HostTotals};
 pub use error::{Error, ErrorKind};
 pub use halves::{ReadHalf, WriteHalf};
-pub use identity::Identity;
+pub use identity::{Identity, Origin};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use names::Names;
@@ -117,3 +125,34 @@ pub use status::{Monitor, Negotiated, Peer, PlainReason, ScrambleStatus, SealSta
 pub use stream::Stream;
 pub use subflow::{Subflow, SynOptions};
 pub use trust::Trust;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_shared<T: Clone + Send + Sync + 'static>() {}
+    fn is_sent<T: Send + Sync + 'static>() {}
+    fn future_is_sent<T: Send>(_: T) {}
+
+    #[test]
+    fn the_types_go_between_threads() {
+        is_shared::<Host>();
+        is_shared::<HostBuilder>();
+        is_shared::<Monitor>();
+        is_shared::<PathControl>();
+        is_shared::<Identity>();
+        is_shared::<Trust>();
+        is_shared::<Protection>();
+        is_shared::<Service>();
+        is_shared::<Status>();
+        is_sent::<Stream>();
+        is_sent::<ReadHalf>();
+        is_sent::<WriteHalf>();
+        is_sent::<Listener>();
+        is_sent::<Error>();
+        let _ = |host: &Host, trust: Trust| future_is_sent(host.connect("gw:7443", trust));
+        let _ = |listener: &Listener| future_is_sent(listener.accept());
+        let _ = |stream: &mut Stream| future_is_sent(stream.read_chunk());
+        let _ = |host: Host| future_is_sent(host.close());
+    }
+}

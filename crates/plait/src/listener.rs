@@ -31,11 +31,14 @@ impl Listener {
         addresses.map(|address| SocketAddr::new(address, self.port())).collect()
     }
 
-    /// The next connection. Those that do not meet what the [`Service`](crate::Service) asks for never come here.
+    /// Waits for the next connection. Connections that do not meet the demands of the [`Service`](crate::Service) never come here. Several
+    /// tasks may wait; each connection goes to one of them.
+    ///
+    /// Dropping the future loses no connection: the next call returns it.
     ///
     /// # Errors
-    /// The host is gone.
-    pub async fn accept(&mut self) -> Result<Stream, Error> {
+    /// The host has ended.
+    pub async fn accept(&self) -> Result<Stream, Error> {
         loop {
             let (stream, from) = self.inner.accept().await?;
             // One that has ended already is of no interest.

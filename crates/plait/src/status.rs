@@ -7,8 +7,9 @@ use ::plait_host::PeerIdentity;
 use plait_handshake::Fingerprint;
 
 use crate::attempt::Attempt;
+use crate::both::Both;
 use crate::choice::{self, CarrierChoice};
-use crate::counters;
+use crate::counters::ConnectionCounters;
 use crate::path::PathState;
 use crate::path_totals::PathTotals;
 use crate::scrambling::ScrambleStart;
@@ -186,11 +187,10 @@ impl Status {
         choice::of(&self.paths(), &self.attempts(), &self.subflows(), self.tcp_missing.as_deref())
     }
 
-    /// Counters of dropped, refused and repeated things, by name: `bytes_duplicate`, `joins_refused`, `blocks_repaired` and others.
-    /// Names are stable; later versions may add names.
+    /// Totals of dropped, refused and repaired things.
     #[must_use]
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        counters::of_connection(self.status.counters)
+    pub fn counters(&self) -> ConnectionCounters {
+        ConnectionCounters::new(&self.status.counters)
     }
 
     /// Bytes that were written and that the peer has acknowledged.
@@ -243,23 +243,23 @@ impl SealStatus {
         self.0.is_resumed
     }
 
-    /// How often the keys were changed: ours, and the peer's.
+    /// How often the keys were changed.
     #[must_use]
-    pub fn generations(&self) -> [u64; 2] {
-        self.0.generations
+    pub fn generations(&self) -> Both<u64> {
+        self.0.generations.into()
     }
 
     /// The number of disjoint paths that contributed to the keys of our direction, and to those of the peer's; the path of the
     /// handshake counts.
     #[must_use]
-    pub fn mixed_paths(&self) -> [usize; 2] {
-        self.0.mixed_paths
+    pub fn mixed_paths(&self) -> Both<usize> {
+        self.0.mixed_paths.into()
     }
 
-    /// Bytes of the handshake: ours, and the peer's.
+    /// Bytes of the handshake.
     #[must_use]
-    pub fn handshake_bytes(&self) -> [u64; 2] {
-        self.0.handshake_bytes
+    pub fn handshake_bytes(&self) -> Both<u64> {
+        self.0.handshake_bytes.into()
     }
 
     /// Number of encrypted blocks; a block that is sent several times counts once.

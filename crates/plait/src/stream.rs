@@ -91,7 +91,7 @@ impl Stream {
         self.monitor.clone()
     }
 
-    /// Reads the next bytes without copying them; `None` at the end of the stream.
+    /// Reads the next bytes without copying them; `None` at the end of the stream. Dropping the future loses none.
     ///
     /// # Errors
     /// The connection failed.
@@ -99,15 +99,17 @@ impl Stream {
         self.inner.read_chunk().await
     }
 
-    /// Writes all of `data` without copying it.
+    /// Writes all of `data` without copying it, and leaves it empty.
+    ///
+    /// Dropping the future leaves in `data` what was not written yet; another call goes on with it.
     ///
     /// # Errors
     /// The connection failed, or was shut down.
-    pub async fn write_chunk(&mut self, data: Bytes) -> io::Result<()> {
+    pub async fn write_chunk(&mut self, data: &mut Bytes) -> io::Result<()> {
         self.inner.write_chunk(data).await
     }
 
-    /// Waits until both directions have ended and the peer knows.
+    /// Waits until both directions have ended and the peer knows. Dropping the future changes nothing.
     ///
     /// # Errors
     /// The connection failed. Reading may have ended in order all the same: only this error reports the loss of written data.
@@ -116,9 +118,9 @@ impl Stream {
     }
 
     /// Asks the peer how it sees our subflows, in a block filled to this many bytes, at most 32 KiB. The answer is as long, and appears in
-    /// [`Subflow::seen_from`] and [`Subflow::peer_saw`]. Returns `false` if the connection is not sealed, because an answer could not be
+    /// [`Subflow::seen_from`] and [`Subflow::our_syn_at_peer`]. Returns `false` if the connection is not sealed, because an answer could not be
     /// trusted, or if the peer does not support the question.
-    pub fn look(&self, bytes: u16) -> bool {
+    pub fn ask_view(&self, bytes: u16) -> bool {
         self.monitor.inner.look(bytes.into())
     }
 

@@ -96,7 +96,7 @@ impl Subflow {
         self.subflow.tuple.remote
     }
 
-    /// The source address of its segments as the peer sees it, if it was asked ([`Stream::look`](crate::Stream::look)). If it differs
+    /// The source address of its segments as the peer sees it, if it was asked ([`Stream::ask_view`](crate::Stream::ask_view)). If it differs
     /// from [`Subflow::local_addr`], a NAT has translated it.
     #[must_use]
     pub fn seen_from(&self) -> Option<SocketAddr> {
@@ -111,13 +111,13 @@ impl Subflow {
 
     /// TCP's own options of our SYN as they arrived, if the peer was asked and the subflow is one that we have opened.
     #[must_use]
-    pub fn peer_saw(&self) -> Option<SynOptions> {
+    pub fn our_syn_at_peer(&self) -> Option<SynOptions> {
         self.subflow.seen.as_ref().map(SynOptions::from)
     }
 
     /// TCP's own options of the peer's SYN or SYN/ACK, as they have arrived.
     #[must_use]
-    pub fn we_saw(&self) -> Option<SynOptions> {
+    pub fn peer_syn_here(&self) -> Option<SynOptions> {
         self.subflow.peer_syn.map(SynOptions::from)
     }
 

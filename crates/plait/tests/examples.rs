@@ -132,7 +132,7 @@ fn path_control_uses_the_expensive_path_while_the_cheap_one_is_gone() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("threads");
     let service = Service::sealed(&identity, Clients::anyone());
-    let mut listener = runtime.block_on(host.listen(7443, service)).expect("a free port");
+    let listener = runtime.block_on(host.listen(7443, service)).expect("a free port");
     let key = identity.fingerprint().to_string();
     let mut client = net.client("path_control", &[&format!("{SERVER}:7443"), &key, "a1", "a2"]);
     let mut stream = runtime.block_on(listener.accept()).expect("it comes");

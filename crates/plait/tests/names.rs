@@ -9,7 +9,10 @@ use std::time::Duration;
 use domain::base::iana::{Class, Rcode};
 use domain::base::{Message, MessageBuilder, Rtype, Ttl};
 use domain::rdata::A;
-use plait::{Clients, ErrorKind, Host, Identity, KnownPeer, KnownPeers, NameBasis, Remote, Service, Trust};
+use plait::{
+    Clients, ConnectOptions, ErrorKind, Host, Identity, KnownPeer, KnownPeers, NameBasis, Remote, Service,
+    Trust,
+};
 use plait_lab::wired::{Pair, Wire};
 use plait_netns::{Cidr, Namespace};
 use tokio::time::timeout;
@@ -133,7 +136,7 @@ impl Net {
             let accepting = scope.spawn(move || {
                 block_on(async {
                     let service = Service::sealed(identity, Clients::anyone());
-                    let mut listener = server.listen(7443, service).await.expect("free");
+                    let listener = server.listen(7443, service).await.expect("free");
                     let accepting = async {
                         loop {
                             drop(listener.accept().await);
@@ -150,8 +153,8 @@ impl Net {
             });
             let peers = KnownPeers::in_file(&self.known_peers);
             let connected = self.in_client(async |host| {
-                let opened =
-                    host.connect_within(Duration::from_secs(40), NAME, Trust::known_peers(peers)).await;
+                let options = ConnectOptions::new().within(Duration::from_secs(40));
+                let opened = host.connect_with(NAME, Trust::known_peers(peers), &options).await;
                 opened.map(drop).map_err(|error| (error.kind(), error.to_string()))
             });
             let _ = stop.send(());

@@ -29,7 +29,7 @@ fn a_pinned_server_is_reached_over_both_paths_and_shows_its_key() {
     let clients = Clients::known([ours.fingerprint()]);
     let protection = Protection::sealed_as(&ours, Trust::pinned(theirs.fingerprint()));
     net.runtime.block_on(async {
-        let mut listener = net.server.listen(7443, Service::sealed(&theirs, clients)).await.expect("free");
+        let listener = net.server.listen(7443, Service::sealed(&theirs, clients)).await.expect("free");
         let (near, far) = tokio::join!(net.client.connect(SERVER, protection), listener.accept());
         let (mut near, mut far) = (near.expect("it is the right one"), far.expect("it takes us"));
         assert_eq!(near.peer_identity(), &Peer::Key(theirs.fingerprint()));
@@ -70,7 +70,7 @@ fn an_impostor_gets_nothing_whatever_it_offers() {
             // It refuses us as we would refuse it.
             (7445, Service::scrambled(), ErrorKind::Refused),
         ] {
-            let mut listener = net.server.listen(port, service).await.expect("free");
+            let listener = net.server.listen(port, service).await.expect("free");
             let connecting = net.client.connect(("10.94.1.2", port), pinned());
             let error =
                 timeout(Duration::from_secs(120), connecting).await.expect("an answer").expect_err("no");
@@ -93,7 +93,7 @@ fn a_client_refused_at_once_gets_a_stream_that_reports_it_even_later() {
     let address: SocketAddr = SERVER.parse().expect("an address");
     net.runtime.block_on(async {
         let service = Service::sealed(&theirs, Clients::anyone());
-        let mut listener = net.server.listen(7443, service).await.expect("free");
+        let listener = net.server.listen(7443, service).await.expect("free");
         let mut connecting = pin!(
             net.client.connect(Remote::from(address).at([address]), Trust::pinned(theirs.fingerprint()))
         );
@@ -114,7 +114,7 @@ fn a_service_without_known_clients_accepts_none() {
     let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     net.runtime.block_on(async {
         let nobody = Service::sealed(&theirs, Clients::known([]));
-        let mut listener = net.server.listen(7443, nobody).await.expect("free");
+        let listener = net.server.listen(7443, nobody).await.expect("free");
         for protection in [
             Protection::sealed(Trust::anonymous()),
             Protection::sealed(Trust::pinned(theirs.fingerprint())),
@@ -156,14 +156,14 @@ fn a_server_is_believed_the_first_time_and_with_another_key_never_again() {
     let _ = std::fs::remove_file(&file);
     let trust = || Trust::known_peers(KnownPeers::in_file(&file));
     net.runtime.block_on(async {
-        let mut listener =
+        let listener =
             net.server.listen(7443, Service::sealed(&first, Clients::anyone())).await.expect("free");
         for _ in 0..2 {
             let (near, far) = tokio::join!(net.client.connect(SERVER, trust()), listener.accept());
             exchange(&mut near.expect("new, then known"), &mut far.expect("it has come")).await;
         }
         drop(listener);
-        let mut listener = listen_again(&net.server, || Service::sealed(&second, Clients::anyone())).await;
+        let listener = listen_again(&net.server, || Service::sealed(&second, Clients::anyone())).await;
         let connecting = timeout(Duration::from_secs(120), net.client.connect(SERVER, trust()));
         let accepting = timeout(Duration::from_secs(2), listener.accept());
         let (error, _) = tokio::join!(connecting, accepting);
@@ -183,12 +183,12 @@ fn there_is_a_stream_when_the_required_paths_have_given_their_shares_or_an_error
     let sealing = || Sealing::new(Trust::pinned(theirs.fingerprint())).require_paths(2);
     net.runtime.block_on(async {
         let service = || Service::sealed(&theirs, Clients::anyone());
-        let mut listener = net.server.listen(7443, service()).await.expect("free");
+        let listener = net.server.listen(7443, service()).await.expect("free");
         for _ in 0..20 {
             let (near, far) = tokio::join!(net.client.connect(SERVER, sealing()), listener.accept());
             let (mut near, mut far) = (near.expect("both paths are there"), far.expect("it has come"));
             let status = near.status().expect("it lives");
-            assert_eq!(status.sealed().expect("sealed").mixed_paths(), [2, 2]);
+            assert_eq!(status.sealed().expect("sealed").mixed_paths(), [2, 2].into());
             exchange(&mut near, &mut far).await;
         }
         // What the server says on the second path gets lost from here on.
@@ -225,7 +225,7 @@ fn a_certificate_is_good_for_its_name_only() {
     net.runtime.block_on(async {
         let certificate = Certificate::from_pem(pem.as_bytes(), key.as_bytes()).expect("ours");
         let service = Service::certified(&identity, certificate, Clients::anyone());
-        let mut listener = net.server.listen(7443, service).await.expect("free");
+        let listener = net.server.listen(7443, service).await.expect("free");
         let right = Trust::authorities_for("gw.example.com", pem.as_bytes()).expect("a root");
         let (near, far) = tokio::join!(net.client.connect(SERVER, right), listener.accept());
         let (mut near, mut far) = (near.expect("vouched for"), far.expect("it has come"));

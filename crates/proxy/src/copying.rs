@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use plait::Pool;
+use plait_host::Pool;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Bytes read at a time: a few super-segments.

@@ -37,7 +37,8 @@ impl KeyStore {
     /// # Errors
     /// The file cannot be read or written, is no key, or others may read it.
     pub fn identity(&self) -> anyhow::Result<(plait::Identity, bool)> {
-        let (identity, is_new) = plait::Identity::loaded_or_created(self.path("identity"))?;
+        let (identity, origin) = plait::Identity::load_or_create(self.path("identity"))?;
+        let is_new = origin == plait::Origin::Created;
         if is_new {
             let path = self.path("identity.pub");
             let public = format!("{} {}\n", identity.public_key(), comment());

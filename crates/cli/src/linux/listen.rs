@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
     let running = Running::new("listen", format!("port {}", arguments.port));
     let _control = control::open(&arguments.options, &host, &running)?;
-    let mut listener = host
+    let listener = host
         .listen(arguments.port, service)
         .await
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
@@ -89,22 +89,19 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         (None, true) => u64::MAX,
         (None, false) => 1,
     };
-    let host = Arc::new(host);
     let result = if arguments.echo {
-        echo_all(&host, &mut listener, (reporter, running), count).await
+        echo_all(&host, &listener, (reporter, running), count).await
     } else {
-        one_by_one(&host, &mut listener, (reporter, &running), count).await
+        one_by_one(&host, &listener, (reporter, &running), count).await
     };
-    if let Ok(host) = Arc::try_unwrap(host) {
-        session::end(host, Some(listener)).await;
-    }
+    session::end(host, Some(listener)).await;
     result
 }
 
 /// Each connection in turn is standard input and output; a failed one is an error only if it is the last.
 async fn one_by_one(
     host: &Host,
-    listener: &mut Listener,
+    listener: &Listener,
     (mut reporter, running): (Reporter, &Running),
     count: u64,
 ) -> anyhow::Result<()> {
@@ -117,7 +114,7 @@ async fn one_by_one(
         let listed = running.list(stream.monitor(), Some(from));
         let (result, status) = terminal.attach(stream).await;
         if let Some(status) = status {
-            reporter.report(&host.counters(), &listed.about(), &status)?;
+            reporter.report(host, &listed.about(), &status)?;
         }
         drop(listed);
         if let Err(error) = &result {
@@ -143,8 +140,8 @@ fn ended_early(strangers: &Repeated, from: SocketAddr, error: &io::Error) {
 
 /// All connections at once, each gets its own bytes back.
 async fn echo_all(
-    host: &Arc<Host>,
-    listener: &mut Listener,
+    host: &Host,
+    listener: &Listener,
     (reporter, running): (Reporter, Running),
     count: u64,
 ) -> anyhow::Result<()> {
@@ -163,7 +160,7 @@ async fn echo_all(
 }
 
 async fn echo(
-    host: Arc<Host>,
+    host: Host,
     reporter: Arc<Mutex<Reporter>>,
     strangers: Arc<Repeated>,
     (mut stream, listed): (Stream, Listed),
@@ -171,8 +168,8 @@ async fn echo(
     let from = stream.peer_addr();
     let monitor = stream.monitor();
     let conversation = async {
-        while let Some(bytes) = stream.read_chunk().await? {
-            stream.write_chunk(bytes).await?;
+        while let Some(mut bytes) = stream.read_chunk().await? {
+            stream.write_chunk(&mut bytes).await?;
         }
         stream.shutdown().await?;
         stream.closed().await
@@ -182,7 +179,7 @@ async fn echo(
     }
     if let Some(status) = stream.status() {
         let mut reporter = reporter.lock().await;
-        if let Err(error) = reporter.report(&host.counters(), &listed.about(), &status) {
+        if let Err(error) = reporter.report(&host, &listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }

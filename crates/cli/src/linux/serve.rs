@@ -191,7 +191,7 @@ impl Serve {
 
 async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
-    (mut listener, mut control): (Listener, Control),
+    (listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
 ) -> anyhow::Result<()> {
     let mut flows = JoinSet::new();
@@ -291,7 +291,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     }
     if let Some(status) = stream.status() {
         let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&shared.host.counters(), &listed.about(), &status) {
+        if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
     }

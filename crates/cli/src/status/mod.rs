@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use plait::{HostCounters, Status};
+use plait::{Host, Status};
 
 use crate::options::Options;
 use crate::output;
@@ -50,13 +50,8 @@ impl Reporter {
         Ok(Self { on_standard_error: options.status, json })
     }
 
-    /// Reports one connection, and the counters of its host meanwhile.
-    pub(crate) fn report(
-        &mut self,
-        host: &HostCounters,
-        about: &About,
-        status: &Status,
-    ) -> anyhow::Result<()> {
+    /// Reports one connection, and the counters of its host at present.
+    pub(crate) fn report(&mut self, host: &Host, about: &About, status: &Status) -> anyhow::Result<()> {
         let report = Report::new(Some(host), about, status);
         if self.on_standard_error {
             output::say_lines(&report.words());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use plait::{
-    Attempt, CarrierChoice, HostCounters, Negotiated, PathState, PathTotals, ScrambleStart, ScrambleStatus,
+    Attempt, Both, CarrierChoice, Host, Negotiated, PathState, PathTotals, ScrambleStart, ScrambleStatus,
     SealStatus, Status, Subflow, TrustedPaths,
 };
 use serde::Serialize;
@@ -209,7 +209,7 @@ pub(super) struct SubflowReport {
 }
 
 impl Report {
-    pub(crate) fn new(host: Option<&HostCounters>, about: &About, status: &Status) -> Self {
+    pub(crate) fn new(host: Option<&Host>, about: &About, status: &Status) -> Self {
         let (kind, version, checksum, reason) = match status.negotiated() {
             Negotiated::Multipath { version, checksum, .. } => ("multipath", Some(version), checksum, None),
             Negotiated::Plain(reason) => ("plain", None, false, Some(reason)),
@@ -234,7 +234,7 @@ impl Report {
             bytes_delivered: status.bytes_delivered(),
             bytes_read: status.bytes_read(),
             age_ms: millis(status.age()),
-            counters: status.counters().into_iter().collect(),
+            counters: status.counters().iter().collect(),
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
             paths: PathReport::all(status, &subflows),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
@@ -243,9 +243,9 @@ impl Report {
     }
 }
 
-impl From<&HostCounters> for HostReport {
-    fn from(host: &HostCounters) -> Self {
-        Self { now: host.now().into_iter().collect(), strangers: host.totals().into_iter().collect() }
+impl From<&Host> for HostReport {
+    fn from(host: &Host) -> Self {
+        Self { now: host.state().iter().collect(), strangers: host.totals().iter().collect() }
     }
 }
 
@@ -275,15 +275,20 @@ impl SealedReport {
             key_exchange: sealed.key_exchange(),
             peer: sealed.peer().to_string(),
             resumed: sealed.is_resumed(),
-            generations: sealed.generations(),
-            mixed_paths: sealed.mixed_paths(),
-            handshake_bytes: sealed.handshake_bytes(),
+            generations: pair(sealed.generations()),
+            mixed_paths: pair(sealed.mixed_paths()),
+            handshake_bytes: pair(sealed.handshake_bytes()),
             blocks_sealed: sealed.blocks_sealed(),
             blocks_opened: sealed.blocks_opened(),
             blocks_elsewhere: sealed.blocks_elsewhere(),
             failure: sealed.failure().map(str::to_owned),
         }
     }
+}
+
+/// Ours, and the peer's.
+fn pair<T>(both: Both<T>) -> [T; 2] {
+    [both.ours, both.peers]
 }
 
 impl PathReport {

@@ -9,7 +9,6 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plait::{Carriers, Fingerprint, Host, Path, Protection, Trust};
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path: Path = device.parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let host = Arc::new(Host::builder().carriers(carriers).path(path).start()?);
+        let host = Host::builder().carriers(carriers).path(path).start()?;
         eprintln!("ready");
         for _ in 0..2 {
             println!("{}", half(&host, server, protection, count / 2).await?);
@@ -46,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Half of the connections; what is kept when the last is over.
 async fn half(
-    host: &Arc<Host>,
+    host: &Host,
     server: SocketAddr,
     protection: impl Fn() -> Protection,
     count: u64,
@@ -68,8 +67,7 @@ async fn half(
     }
     let seconds = began.elapsed().as_secs_f64();
     host.drained().await;
-    let counters = host.counters();
-    let now = |name| counters.now().into_iter().find(|(counter, _)| *counter == name).map(|(_, value)| value);
+    let now = host.state();
     Ok(serde_json::json!({
         "completed": completed,
         "failed": count - completed,
@@ -77,12 +75,12 @@ async fn half(
         "seconds": seconds,
         "resident": resident_bytes()?,
         "descriptors": std::fs::read_dir("/proc/self/fd")?.count(),
-        "kept": now("connections"),
-        "time_wait": now("time_wait"),
+        "kept": now.connections,
+        "time_wait": now.time_wait,
     }))
 }
 
-async fn one(host: Arc<Host>, server: SocketAddr, protection: Protection) -> io::Result<()> {
+async fn one(host: Host, server: SocketAddr, protection: Protection) -> io::Result<()> {
     let conversation = async {
         let mut stream = host.connect(server, protection).await?;
         stream.write_all(&[0x5a; BYTES]).await?;

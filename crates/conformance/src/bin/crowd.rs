@@ -12,7 +12,6 @@
 use std::error::Error;
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -52,7 +51,7 @@ fn main() -> Result<()> {
                 let paths = devices.iter().map(|device| device.parse()).collect::<Result<Vec<_>, _>>()?;
                 let builder =
                     paths.into_iter().fold(Host::builder().carriers(Carriers::Udp), plait::HostBuilder::path);
-                let crowd = Crowd { host: Arc::new(builder.start()?), server, key, count, open: Vec::new() };
+                let crowd = Crowd { host: builder.start()?, server, key, count, open: Vec::new() };
                 crowd.obey().await
             })
         }
@@ -93,7 +92,7 @@ async fn send_back(mut stream: TcpStream) -> io::Result<()> {
 
 /// The connections.
 struct Crowd {
-    host: Arc<Host>,
+    host: Host,
     server: SocketAddr,
     key: Fingerprint,
     count: usize,
@@ -167,7 +166,7 @@ impl Crowd {
 
 /// A connection that is yet to be opened.
 struct Start {
-    host: Arc<Host>,
+    host: Host,
     server: SocketAddr,
     key: Fingerprint,
     number: usize,

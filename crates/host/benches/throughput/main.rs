@@ -114,7 +114,7 @@ fn main() -> Result<()> {
 /// Sends so much from the first host to the second; MB/s until the second has read the end, and the losses among 1,000 segments.
 async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: usize) -> Result<(f64, f64)> {
     let [opener, listener] = settings(protection)?;
-    let mut incoming = far.listen_with(listener, PORT).await?;
+    let incoming = far.listen_with(listener, PORT).await?;
     let reading = tokio::spawn(async move {
         let (mut stream, _) = incoming.accept().await?;
         let mut read = 0;
@@ -131,7 +131,7 @@ async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: 
     let chunk = chunk();
     let begin = Instant::now();
     for _ in 0..megabytes {
-        stream.write_chunk(chunk.clone()).await?;
+        stream.write_chunk(&mut chunk.clone()).await?;
     }
     let (own, mut write) = stream.into_split();
     tokio::io::AsyncWriteExt::shutdown(&mut write).await?;

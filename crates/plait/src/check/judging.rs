@@ -2,7 +2,7 @@
 
 use ::plait_host::Refusal;
 
-use super::{Change, Meddling, Message, Verdict, WayReport};
+use super::{Change, Interference, Message, Verdict, WayReport};
 use crate::attempt::{Attempt, Obstacle};
 use crate::carrier::Carrier;
 use crate::error::{Error, ErrorKind};
@@ -20,7 +20,7 @@ pub(super) enum PlainAnswer {
 pub(super) struct Judged {
     pub(super) verdict: Verdict,
     pub(super) reason: String,
-    pub(super) meddling: Vec<Meddling>,
+    pub(super) interference: Vec<Interference>,
 }
 
 pub(super) const CAPABLE: &str = "MP_CAPABLE";
@@ -51,13 +51,13 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
             ErrorKind::TimedOut => Verdict::NoAnswer,
             _ => Verdict::Unreachable,
         };
-        return Judged { verdict, reason: error.to_string(), meddling: Vec::new() };
+        return Judged { verdict, reason: error.to_string(), interference: Vec::new() };
     };
     let is_tcp = carrier == Carrier::Tcp;
-    let (verdict, meddling) = match obstacle(attempt) {
+    let (verdict, interference) = match obstacle(attempt) {
         Obstacle::NoAnswer if plain.is_some() => {
             let words = "SYNs with MP_CAPABLE and TCP-ENO are not answered, and others are";
-            let dropped = [CAPABLE, ENO].map(|option| Meddling {
+            let dropped = [CAPABLE, ENO].map(|option| Interference {
                 option,
                 change: Change::Dropped,
                 at: Message::Syn,
@@ -66,7 +66,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
             return Judged {
                 verdict: Verdict::Dropped,
                 reason: words.to_owned(),
-                meddling: dropped.to_vec(),
+                interference: dropped.to_vec(),
             };
         }
         Obstacle::NoAnswer => (Verdict::NoAnswer, Vec::new()),
@@ -82,7 +82,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
         | Obstacle::Altered
         | Obstacle::Other => {
             let later =
-                Meddling { option: DSS, change: Change::Stripped, at: Message::Later, is_certain: false };
+                Interference { option: DSS, change: Change::Stripped, at: Message::Later, is_certain: false };
             (Verdict::Broken, if is_tcp { vec![later] } else { Vec::new() })
         }
     };
@@ -91,7 +91,7 @@ pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) ->
         None if attempt.is_established() => format!("{}, then silence", attempt.stage()),
         None => "the SYN was not answered".to_owned(),
     };
-    Judged { verdict, reason: words, meddling }
+    Judged { verdict, reason: words, interference }
 }
 
 /// The verdict on a server that has refused a connection after the handshake.
@@ -106,7 +106,7 @@ fn declined(error: &Error) -> Verdict {
 pub(super) fn refusal(error: Error) -> Option<Judged> {
     match error.kind() {
         ErrorKind::NotAuthorized | ErrorKind::Busy | ErrorKind::Refused => {
-            Some(Judged { verdict: declined(&error), reason: error.to_string(), meddling: Vec::new() })
+            Some(Judged { verdict: declined(&error), reason: error.to_string(), interference: Vec::new() })
         }
         _ => None,
     }
@@ -114,10 +114,10 @@ pub(super) fn refusal(error: Error) -> Option<Judged> {
 
 /// What the SYN/ACK lacked or had. A server that wants sealed connections only answers a SYN without the offer with a reset: what is
 /// missing in its SYN/ACK was in the SYN.
-fn missing(refusal: Option<Refusal>, plain: Option<PlainAnswer>) -> Vec<Meddling> {
+fn missing(refusal: Option<Refusal>, plain: Option<PlainAnswer>) -> Vec<Interference> {
     let seals_only = plain == Some(PlainAnswer::Refused);
     let at = if seals_only { Message::SynAck } else { Message::SynOrSynAck };
-    let one = |option, change| Meddling { option, change, at, is_certain: seals_only };
+    let one = |option, change| Interference { option, change, at, is_certain: seals_only };
     match refusal {
         Some(Refusal::PlainTcp) | None => {
             vec![one(CAPABLE, Change::Stripped), one(ENO, Change::Stripped)]
@@ -148,13 +148,13 @@ pub(super) fn compare(reports: &mut [WayReport]) {
         |report: &&mut WayReport| report.verdict == Verdict::Refused && report.carrier == Carrier::Tcp;
     for report in reports.iter_mut().filter(refused) {
         report.verdict = Verdict::Stripped;
-        let stripped = [CAPABLE, ENO].map(|option| Meddling {
+        let stripped = [CAPABLE, ENO].map(|option| Interference {
             option,
             change: Change::Stripped,
             at: Message::Syn,
             is_certain: over_tcp,
         });
-        report.meddling = stripped.to_vec();
+        report.interference = stripped.to_vec();
         report.reason = if over_tcp {
             "refused, as the server refuses a SYN without the offer to seal: it was stripped from ours"
                 .to_owned()

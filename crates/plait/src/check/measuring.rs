@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Change, Measured, Meddling, Message};
+use super::{Change, Interference, Measured, Message};
 use crate::status::{Peer, SealStatus, Status};
 use crate::stream::Stream;
 use crate::subflow::Subflow;
@@ -45,7 +45,7 @@ impl Watch<'_> {
         let Some(before) = self.first() else { return false };
         let until = Instant::now() + limit;
         // Until the server has confirmed that this attempt is the connection, no peer can be asked.
-        while !self.stream.look(bytes) {
+        while !self.stream.ask_view(bytes) {
             if Instant::now() > until || self.first().is_none_or(|first| first.end().is_some()) {
                 return false;
             }
@@ -81,7 +81,11 @@ impl Watch<'_> {
 }
 
 /// Measures for `sample`, then leaves the connection alone for `idle` and asks again.
-pub(super) async fn measure(stream: &Stream, sample: Duration, idle: Duration) -> (Measured, Vec<Meddling>) {
+pub(super) async fn measure(
+    stream: &Stream,
+    sample: Duration,
+    idle: Duration,
+) -> (Measured, Vec<Interference>) {
     let mut watch = Watch { stream, last: None, arrivals: Vec::new(), rate_down: None };
     let began = Instant::now();
     let mut answers = watch.ask(QUESTION, ANSWER).await;
@@ -99,8 +103,8 @@ pub(super) async fn measure(stream: &Stream, sample: Duration, idle: Duration) -
     } else {
         None
     };
-    let meddling = first.as_ref().map(meddling).unwrap_or_default();
-    (measured(stream, &watch, first.as_ref(), outlives_silence), meddling)
+    let interference = first.as_ref().map(interference).unwrap_or_default();
+    (measured(stream, &watch, first.as_ref(), outlives_silence), interference)
 }
 
 fn measured(
@@ -140,10 +144,10 @@ fn mtu(first: &Subflow) -> u16 {
 }
 
 /// Changes of TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.
-fn meddling(first: &Subflow) -> Vec<Meddling> {
+fn interference(first: &Subflow) -> Vec<Interference> {
     let mut found = Vec::new();
-    let mut note = |option, change, at| found.push(Meddling { option, change, at, is_certain: true });
-    let (there, here) = (first.peer_saw(), first.we_saw());
+    let mut note = |option, change, at| found.push(Interference { option, change, at, is_certain: true });
+    let (there, here) = (first.our_syn_at_peer(), first.peer_syn_here());
     let Some(there) = there else { return found };
     match there.mss {
         Some(mss) if mss == first.offered_mss() => {}
