@@ -60,8 +60,8 @@
 //!
 //! # Examples
 //!
-//! `examples/` has whole programs: `echo`, `http_get` (plain, to any web server), `sealed_server`, `pinned_and_ca` and
-//! `path_control`.
+//! `examples/` has whole programs: `echo`, `http_get` (plain, to any web server), `sealed_server` (for listed clients),
+//! `pinned_and_ca`, `path_control`, `hyper_client`, `axum_server` and `send_file` (with its progress).
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
 

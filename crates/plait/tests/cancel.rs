@@ -42,7 +42,7 @@ async fn each_connection_is_accepted_once_though_many_calls_are_dropped() {
     }
     let all = async {
         while accepted.load(Relaxed) < 20 {
-            sleep(Duration::from_millis(1)).await
+            sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(LIMIT, all).await.expect("none is lost");

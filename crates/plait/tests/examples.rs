@@ -151,6 +151,40 @@ fn path_control_uses_the_expensive_path_while_the_cheap_one_is_gone() {
     assert_eq!(printed(&client), "19 bytes\n");
 }
 
+#[test]
+#[ignore = "needs root"]
+fn hyper_client_asks_the_service_of_axum_server() {
+    let net = Net::new("axum");
+    let mut server = net.server("axum_server", &["7080"]);
+    let key = announced_key(&mut server);
+    for (path, status, body) in
+        [("/hello/plait", "200 OK", "hello, plait\n"), ("/nothing", "404 Not Found", "")]
+    {
+        let mut client = net.client("hyper_client", &[&format!("{SERVER}:7080"), &key, path]);
+        assert!(client.wait(TIMEOUT).expect("it ends").success(), "{}", client.last_words());
+        assert_eq!(printed(&client), body);
+        assert!(client.errors().contains(status), "{}", client.errors());
+    }
+    interrupt(&mut server);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn send_file_carries_a_file_and_says_when_all_of_it_has_arrived() {
+    let net = Net::new("file");
+    let (original, copy) = (net.file("original"), net.file("copy"));
+    let bytes: Vec<u8> = (0..2_000_000_u32).flat_map(u32::to_be_bytes).collect();
+    fs::write(&original, &bytes).expect("written");
+    let mut server = net.server("send_file", &["receive", "7090", &copy]);
+    let key = announced_key(&mut server);
+    let mut client = net.client("send_file", &["send", &format!("{SERVER}:7090"), &key, &original]);
+    assert!(client.wait(TIMEOUT).expect("it ends").success(), "{}", client.last_words());
+    assert_eq!(printed(&client), "8000000 bytes have arrived\n");
+    assert!(client.errors().contains(" of 8000000 bytes"), "{}", client.errors());
+    assert!(server.wait(TIMEOUT).expect("it ends").success(), "{}", server.last_words());
+    assert!(fs::read(&copy).expect("a file") == bytes, "the copy differs");
+}
+
 /// The key that a server's example prints when it listens.
 fn announced_key(server: &mut Program) -> String {
     let line = server.wait_for_output("our key is ", TIMEOUT).expect("it says its key");
