@@ -1,5 +1,6 @@
 //! Lookup of the connection for a segment or a join.
 
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use plait_base::SubflowId;
 use plait_tcp::FourTuple;
 use std::collections::BTreeMap;
@@ -91,6 +92,14 @@ impl Demux {
         self.names.get(&connection).map_or(&[], |names| &names.tuples)
     }
 
+    /// Returns the connections with a four-tuple whose local address is `address`, once for each tuple.
+    pub(crate) fn connections_at(&self, address: IpAddr) -> impl Iterator<Item = ConnectionId> {
+        let lowest = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let first = FourTuple { local: SocketAddr::new(address, 0), remote: lowest };
+        let tuples = self.tuples.range(first..);
+        tuples.take_while(move |(tuple, _)| tuple.local.ip() == address).map(|(_, owner)| owner.connection)
+    }
+
     /// Reserves `token` for `connection`. Returns `false` if another connection has it.
     #[must_use]
     pub(crate) fn claim_token(&mut self, connection: ConnectionId, token: u32) -> bool {
@@ -124,7 +133,6 @@ impl Demux {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::{Ipv4Addr, SocketAddr};
 
     #[test]
     fn a_claimed_tuple_is_reserved_until_its_connection_goes() {
@@ -146,6 +154,26 @@ mod tests {
         assert_eq!(demux.owner(&tuple(1)), Some(Owner { connection: A, subflow: Some(SubflowId(2)) }));
         demux.unbind(A, SubflowId(2), &tuple(1));
         assert_eq!(demux.owner(&tuple(1)), None);
+    }
+
+    #[test]
+    fn connections_are_found_by_a_local_address_with_any_port_and_peer() {
+        let mut demux = Demux::default();
+        let at = |last, port, peer: &str| FourTuple {
+            local: SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), port)),
+            remote: peer.parse().expect("an address"),
+        };
+        for (connection, tuple) in [
+            (A, at(1, u16::MAX, "203.0.113.9:1")),
+            (A, at(2, 0, "203.0.113.9:1")),
+            (B, at(2, 1, "0.0.0.0:0")),
+            (B, at(2, u16::MAX, "255.255.255.255:65535")),
+            (A, at(3, 0, "203.0.113.9:1")),
+        ] {
+            assert!(demux.claim_tuple(connection, tuple));
+        }
+        let found = |last| demux.connections_at(Ipv4Addr::new(192, 0, 2, last).into()).collect::<Vec<_>>();
+        assert_eq!((found(1), found(2), found(4)), (vec![A], vec![A, B, B], vec![]));
     }
 
     #[test]

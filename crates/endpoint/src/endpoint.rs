@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entry::{Entry, Stage};
 use crate::half_open::HalfOpen;
+use crate::lifecycle::PathChange;
 use crate::limits::Replies;
 use crate::listener::Listeners;
 use crate::notices::{Notices, Unsealed};
@@ -86,6 +87,8 @@ pub struct Endpoint {
     pub(crate) ready: ReadyQueue,
     /// Connections changed since the alarms were last updated. Some are listed more than once.
     pub(crate) changed: Vec<ConnectionId>,
+    /// Connections that every usable path concerns.
+    pub(crate) path_seekers: BTreeSet<ConnectionId>,
     /// Connections with blocks for jobs.
     pub(crate) crypto_ready: ReadyQueue,
     /// Jobs that are handed out and not returned yet.
@@ -129,6 +132,7 @@ impl Endpoint {
             pending_joins: PendingJoins::new(config.max_pending_joins),
             ready: ReadyQueue::default(),
             changed: Vec::new(),
+            path_seekers: BTreeSet::new(),
             crypto_ready: ReadyQueue::default(),
             jobs_out: 0,
             alarms: Alarms::default(),
@@ -150,22 +154,22 @@ impl Endpoint {
         // The driver, which knows the carrier, informs the user: a device may be several paths.
         log::debug!(path = path.name, id = ?path.id, up = path.up, v4 = ?path.v4, v6 = ?path.v6, mtu = path.mtu, "path changes");
         self.around.closed_ways.forget(path.id);
-        let before = self.around.paths.get(path.id);
-        if before.is_none_or(|before| (before.v4, before.v6) != (path.v4, path.v6)) {
+        let before = self.around.paths.get(path.id).cloned();
+        if before.as_ref().is_none_or(|before| (before.v4, before.v6) != (path.v4, path.v6)) {
             // The path may lead into another network.
             self.around.syn_data_ways.forget(path.id);
         }
-        self.around.paths.insert(path);
-        self.on_paths_changed(now);
+        self.around.paths.insert(path.clone());
+        self.on_path_changed(now, PathChange { before, after: Some(path) });
     }
 
     /// Removes a path. Running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
-        if self.around.paths.remove(id).is_some() {
+        if let Some(before) = self.around.paths.remove(id) {
             log::info!(path = ?id, "path is gone");
             self.around.closed_ways.forget(id);
             self.around.syn_data_ways.forget(id);
-            self.on_paths_changed(now);
+            self.on_path_changed(now, PathChange { before: Some(before), after: None });
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) is_quiet: bool,
     /// Its memory at the last check.
     pub(crate) memory: Option<Memory>,
+    /// Whether every usable path concerns it, at the last check.
+    pub(crate) wants_paths: bool,
     /// Whether the peer has opened it.
     pub(crate) is_theirs: bool,
     /// How it ended, once it is over.
@@ -65,6 +67,7 @@ impl Entry {
             alarm: None,
             is_quiet: false,
             memory: None,
+            wants_paths: false,
             is_theirs: matches!(stage, Stage::HalfOpen(_)),
             end: None,
             time_wait,

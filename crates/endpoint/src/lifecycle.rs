@@ -1,18 +1,47 @@
 //! Creation, change of ownership and removal of connections.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use plait_base::Instant;
-use plait_mptcp::{ConnectionError, Event as ConnectionEvent};
+use plait_mptcp::{ConnectionError, Event as ConnectionEvent, Path, PathClass, Paths};
+use std::collections::BTreeSet;
 
 use crate::entry::{Entry, Stage};
 use crate::notices::Unsealed;
 use crate::{ConnectionId, Endpoint, Event, log};
 
+/// A change of one path.
+pub(crate) struct PathChange {
+    /// `None` for a path that is new.
+    pub(crate) before: Option<Path>,
+    /// `None` for a path that is gone.
+    pub(crate) after: Option<Path>,
+}
+
+impl PathChange {
+    /// Returns our addresses on the path, the former ones included.
+    fn addresses(&self) -> BTreeSet<IpAddr> {
+        let both = self.before.iter().chain(&self.after);
+        both.flat_map(|path| [path.v4.map(IpAddr::V4), path.v6.map(IpAddr::V6)]).flatten().collect()
+    }
+
+    /// Whether there is a way after the change that connections may not have had before: the path can be used, or another over its device,
+    /// which was not wanted as long as this one worked.
+    fn opens_a_way(&self, paths: &Paths) -> bool {
+        let is_usable = |path: &Path| path.up && path.class != PathClass::Never;
+        let is_twin = |other: &Path| {
+            let same = |path: &Path| !path.name.is_empty() && path.name == other.name && path.id != other.id;
+            self.before.iter().chain(&self.after).any(same)
+        };
+        self.after.as_ref().is_some_and(is_usable)
+            || paths.iter().any(|other| is_usable(other) && is_twin(other))
+    }
+}
+
 impl Endpoint {
     /// Handles progress of the connection: acts on its events, and lets it send.
     pub(crate) fn on_progress(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
-        self.weigh(id);
+        self.take_stock(id);
         self.ready.mark(id);
         self.note_changed(id);
         self.note_jobs(id);
@@ -25,13 +54,21 @@ impl Endpoint {
         }
     }
 
-    /// Updates the memory of the connection in the totals.
-    fn weigh(&mut self, id: ConnectionId) {
-        if let Some(entry) = self.connections.get_mut(&id) {
-            // Connections without a validated address are few, and have a limit of their own.
-            let is_counted = !self.half_open.is_unproved(id);
-            let memory = is_counted.then(|| entry.connection.memory());
-            self.around.memory.change(core::mem::replace(&mut entry.memory, memory), memory);
+    /// Updates the memory of the connection in the totals, and whether every usable path concerns it.
+    fn take_stock(&mut self, id: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        // Connections without a validated address are few, and have a limit of their own.
+        let is_counted = !self.half_open.is_unproved(id);
+        let memory = is_counted.then(|| entry.connection.memory());
+        self.around.memory.change(core::mem::replace(&mut entry.memory, memory), memory);
+        let wants_paths = entry.connection.wants_paths();
+        if core::mem::replace(&mut entry.wants_paths, wants_paths) == wants_paths {
+            return;
+        }
+        if wants_paths {
+            self.path_seekers.insert(id);
+        } else {
+            self.path_seekers.remove(&id);
         }
     }
 
@@ -45,7 +82,7 @@ impl Endpoint {
     pub(crate) fn on_silence(&mut self, now: Instant, id: ConnectionId) {
         self.drain_events(now, id);
         self.note_jobs(id);
-        self.weigh(id);
+        self.take_stock(id);
         let Some(entry) = self.connections.get(&id) else { return };
         if entry.is_over() {
             self.forget(id);
@@ -62,10 +99,17 @@ impl Endpoint {
         }
     }
 
-    /// Passes a change of the host's paths to every connection.
-    pub(crate) fn on_paths_changed(&mut self, now: Instant) {
-        let ids: Vec<_> = self.connections.keys().copied().collect();
-        for id in ids {
+    /// Passes a change of a path to the connections that it concerns: those with a subflow over it, and, if it opens a way, those that may
+    /// join there or announce it.
+    pub(crate) fn on_path_changed(&mut self, now: Instant, change: PathChange) {
+        let mut concerned = BTreeSet::new();
+        for address in change.addresses() {
+            concerned.extend(self.around.demux.connections_at(address));
+        }
+        if change.opens_a_way(&self.around.paths) {
+            concerned.extend(&self.path_seekers);
+        }
+        for id in concerned {
             if let Some(entry) = self.connections.get_mut(&id) {
                 entry.connection.handle_paths(now, &mut self.around.lend_to(id));
                 self.on_progress(now, id);
@@ -126,6 +170,7 @@ impl Endpoint {
         self.around.demux.forget(id);
         if let Some(entry) = self.connections.remove(&id) {
             self.around.memory.change(entry.memory, None);
+            self.path_seekers.remove(&id);
             self.alarms.set(id, entry.alarm, None);
         }
     }
@@ -270,5 +315,130 @@ impl Endpoint {
             }
             Stage::Orphan { check: _, delivered: _ } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arrival, EndpointConfig, ListenerId};
+    use core::net::Ipv4Addr;
+    use plait_base::PathId;
+    use plait_mptcp::Config;
+
+    const NOW: Instant = Instant::from_millis(1000);
+    /// The paths of the client: its connections begin on the first.
+    const FIRST: PathId = PathId(0);
+    const SECOND: PathId = PathId(1);
+    const THIRD: PathId = PathId(2);
+
+    /// A client with one connection of plain TCP and one of Multipath TCP, both open.
+    struct Pair {
+        client: Endpoint,
+        server: Endpoint,
+        listener: ListenerId,
+        plain: ConnectionId,
+        multipath: ConnectionId,
+    }
+
+    fn path(id: PathId, network: u8, up: bool) -> Path {
+        Path {
+            id,
+            name: format!("eth{}", id.0),
+            class: PathClass::Trusted,
+            backup: false,
+            v4: Some(Ipv4Addr::new(10, 0, network, 1 + id.0)),
+            v6: None,
+            public_v4: None,
+            public_v6: None,
+            mtu: 1500,
+            up,
+        }
+    }
+
+    impl Pair {
+        fn connected() -> Self {
+            let [mut client, mut server] =
+                [1, 2].map(|seed| Endpoint::new(EndpointConfig::default(), [seed; 32], [seed; 32]));
+            client.set_path(NOW, path(FIRST, 1, true));
+            server.set_path(NOW, path(FIRST, 2, true));
+            let listener = server.listen(80, Config::default()).expect("free");
+            let to = [SocketAddr::from((Ipv4Addr::new(10, 0, 2, 1), 80))];
+            let config = |multipath| Config { multipath, ..Config::default() };
+            let plain = client.connect(NOW, config(false), &to).expect("a path");
+            let multipath = client.connect(NOW, config(true), &to).expect("a path");
+            let mut pair = Self { client, server, listener, plain, multipath };
+            pair.exchange();
+            // A Data-ACK of the peer confirms that options get through.
+            for id in [plain, multipath] {
+                pair.client.write(NOW, id, bytes::Bytes::from_static(b"hello"));
+            }
+            pair.exchange();
+            while pair.server.accept(pair.listener).is_some() {}
+            pair
+        }
+
+        fn exchange(&mut self) {
+            for _ in 0..20 {
+                while let Some(sent) = self.client.poll_transmit(NOW) {
+                    self.server.handle_segment(Arrival::at(NOW), &sent.segment);
+                }
+                while let Some(sent) = self.server.poll_transmit(NOW) {
+                    self.client.handle_segment(Arrival::at(NOW), &sent.segment);
+                }
+            }
+        }
+
+        /// Returns whether a change of the client's paths is passed to the plain and to the other connection.
+        fn concerned(&mut self, change: impl FnOnce(&mut Endpoint)) -> [bool; 2] {
+            self.exchange();
+            change(&mut self.client);
+            [self.plain, self.multipath].map(|id| self.client.ready.contains(id))
+        }
+    }
+
+    #[test]
+    fn a_change_of_a_path_is_passed_to_the_connections_that_it_concerns_and_to_no_others() {
+        let mut pair = Pair::connected();
+        assert_eq!(pair.client.path_seekers, BTreeSet::from([pair.multipath]));
+        let joins = pair.concerned(|client| client.set_path(NOW, path(SECOND, 1, true)));
+        assert_eq!(joins, [false, true], "a further way is of use to Multipath TCP only");
+        let unused = pair.concerned(|client| client.set_path(NOW, path(THIRD, 1, false)));
+        assert_eq!(unused, [false, false], "it leads nowhere, and no subflow is there");
+        let gone = pair.concerned(|client| client.remove_path(NOW, THIRD));
+        assert_eq!(gone, [false, false], "no subflow was there");
+        let down = pair.concerned(|client| client.set_path(NOW, path(SECOND, 1, false)));
+        assert_eq!(down, [false, true], "a subflow is there");
+        let first = pair.concerned(|client| client.set_path(NOW, path(FIRST, 1, false)));
+        assert_eq!(first, [true, true], "both have a subflow there");
+    }
+
+    #[test]
+    fn a_path_that_leaves_its_address_concerns_the_connections_that_have_it() {
+        let mut pair = Pair::connected();
+        let moved = pair.concerned(|client| client.set_path(NOW, path(FIRST, 3, true)));
+        assert_eq!(moved, [true, true]);
+    }
+
+    #[test]
+    fn another_way_over_the_device_of_a_path_that_goes_down_is_looked_for() {
+        let mut pair = Pair::connected();
+        let twin = |up| Path { name: "eth1".into(), ..path(THIRD, 1, up) };
+        pair.client.set_path(NOW, path(SECOND, 1, true));
+        pair.exchange();
+        pair.client.set_path(NOW, twin(true));
+        let down = pair.concerned(|client| client.remove_path(NOW, THIRD));
+        assert_eq!(down, [false, true], "the path that is left may be wanted now");
+    }
+
+    #[test]
+    fn a_connection_that_is_over_looks_for_no_paths() {
+        let mut pair = Pair::connected();
+        pair.client.abort(NOW, pair.multipath);
+        pair.exchange();
+        assert!(pair.client.path_seekers.is_empty());
+        pair.client.release(NOW, pair.multipath);
+        pair.exchange();
+        assert_eq!(pair.client.counters().connections, 1);
     }
 }

@@ -142,6 +142,14 @@ impl Connection {
         }
     }
 
+    /// Whether any path of the host that can be used concerns it, because it may join over that path or announce it. Other changes concern
+    /// it only if it has a subflow there, or if the path shares its device with one that can be used.
+    pub fn wants_paths(&self) -> bool {
+        self.mode() == Mode::Multipath
+            && !self.closing.is_over()
+            && (self.joins() != Joins::None || self.config.announce)
+    }
+
     /// Handles a change of the host's paths.
     pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         self.paths.on_paths_changed(host.paths());

@@ -184,7 +184,8 @@ impl Connection {
         self.settle(now, host);
     }
 
-    /// Handles a change of the host's paths (up, down, new, gone, class, backup).
+    /// Handles a change of the host's paths (up, down, new, gone, class, backup). Several changes may be handled at once. A change that
+    /// does not concern the connection ([`Connection::wants_paths`]) may be left out.
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         self.follow_paths(now, host);
         self.settle(now, host);

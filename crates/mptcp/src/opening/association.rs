@@ -120,6 +120,14 @@ impl Association {
         pass!(self.handle_timeout(now, host));
     }
 
+    /// As [`Connection::wants_paths`]; `true` for an opening of our own.
+    pub fn wants_paths(&self) -> bool {
+        match self {
+            Self::Opening(_) => true,
+            Self::Connection(connection) => connection.wants_paths(),
+        }
+    }
+
     /// As [`Connection::handle_paths`].
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         pass!(self.handle_paths(now, host));

@@ -243,9 +243,7 @@ impl PathManager {
         self.is_settled = false;
         self.looked_at = None;
         for path in paths.iter().filter(|path| path.up) {
-            let is_as_before =
-                |old: &Path| (old.id, old.up, old.v4, old.v6) == (path.id, true, path.v4, path.v6);
-            if !self.known_paths.iter().any(is_as_before) {
+            if paths.renewal(path.id) != self.known_paths.renewal(path.id) {
                 self.pairs.forget_path(path.id);
             }
         }

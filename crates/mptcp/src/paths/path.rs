@@ -53,34 +53,55 @@ impl Path {
 
 /// All paths, in order of preference.
 #[derive(Clone, Default, Debug)]
-pub struct Paths(Vec<Path>);
+pub struct Paths {
+    list: Vec<Known>,
+    /// Number of renewals so far.
+    renewals: u64,
+}
+
+/// A path of the list.
+#[derive(Clone, Debug)]
+struct Known {
+    path: Path,
+    renewal: Renewal,
+}
+
+/// The last event of a path after which its earlier failures no longer count: it is new, has come up, or has other addresses. No two
+/// events of one list are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Renewal(u64);
 
 impl Paths {
     /// The paths in order of preference.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter()
+        self.list.iter().map(|known| &known.path)
+    }
+
+    /// Returns the last renewal of the path with this id.
+    pub(crate) fn renewal(&self, id: PathId) -> Option<Renewal> {
+        self.list.iter().find(|known| known.path.id == id).map(|known| known.renewal)
     }
 
     /// The path with this id.
     pub fn get(&self, id: PathId) -> Option<&Path> {
-        self.0.iter().find(|path| path.id == id)
+        self.iter().find(|path| path.id == id)
     }
 
     /// Returns the path with `address` as our own.
     pub fn with_address(&self, address: IpAddr) -> Option<&Path> {
-        self.0.iter().find(|path| path.local_for(address) == Some(address))
+        self.iter().find(|path| path.local_for(address) == Some(address))
     }
 
     /// The other paths over the same device as `path`.
     pub(crate) fn twins(&self, path: &Path) -> impl Iterator<Item = &Path> {
         let is_twin = |other: &&Path| !path.name.is_empty() && other.name == path.name && other.id != path.id;
-        self.0.iter().filter(is_twin)
+        self.iter().filter(is_twin)
     }
 
     /// Returns the first of the paths over the same device as this one, if it is known.
     pub(crate) fn device_of(&self, id: PathId) -> PathId {
         let Some(path) = self.get(id) else { return id };
-        let first = self.0.iter().find(|other| !path.name.is_empty() && other.name == path.name);
+        let first = self.iter().find(|other| !path.name.is_empty() && other.name == path.name);
         first.map_or(id, |first| first.id)
     }
 
@@ -91,22 +112,32 @@ impl Paths {
 
     /// Whether `one` is preferred to `other`, and both exist.
     pub(crate) fn is_before(&self, one: PathId, other: PathId) -> bool {
-        let place = |id| self.0.iter().position(|path| path.id == id);
+        let place = |id| self.iter().position(|path| path.id == id);
         place(one).is_some_and(|before| place(other).is_some_and(|after| before < after))
     }
 
     /// Adds a path, or replaces the one with its id.
     pub fn insert(&mut self, path: Path) {
-        match self.0.iter_mut().find(|old| old.id == path.id) {
-            Some(old) => *old = path,
-            None => self.0.push(path),
+        match self.list.iter_mut().find(|old| old.path.id == path.id) {
+            Some(old) => {
+                let is_renewed = !old.path.up || (old.path.v4, old.path.v6) != (path.v4, path.v6);
+                if path.up && is_renewed {
+                    self.renewals += 1;
+                    old.renewal = Renewal(self.renewals);
+                }
+                old.path = path;
+            }
+            None => {
+                self.renewals += 1;
+                self.list.push(Known { path, renewal: Renewal(self.renewals) });
+            }
         }
     }
 
     /// Removes a path.
     pub fn remove(&mut self, id: PathId) -> Option<Path> {
-        let at = self.0.iter().position(|path| path.id == id)?;
-        Some(self.0.remove(at))
+        let at = self.list.iter().position(|known| known.path.id == id)?;
+        Some(self.list.remove(at).path)
     }
 }
 
@@ -119,4 +150,45 @@ pub enum TrustedPaths {
     Stalled,
     /// No subflow exists over any of them.
     Gone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: PathId = PathId(3);
+
+    fn path(last: u8, up: bool) -> Path {
+        Path {
+            id: ID,
+            name: "eth0".into(),
+            class: PathClass::Trusted,
+            backup: false,
+            v4: Some(Ipv4Addr::new(192, 0, 2, last)),
+            v6: None,
+            public_v4: None,
+            public_v6: None,
+            mtu: 1500,
+            up,
+        }
+    }
+
+    #[test]
+    fn a_path_is_renewed_when_it_comes_up_or_has_another_address_seen_or_not() {
+        let mut paths = Paths::default();
+        paths.insert(path(1, true));
+        let first = paths.renewal(ID);
+        paths.insert(Path { mtu: 1400, ..path(1, true) });
+        paths.insert(path(1, false));
+        assert_eq!(paths.renewal(ID), first, "a path that is down is not better than before");
+        paths.insert(path(1, true));
+        let second = paths.renewal(ID);
+        assert_ne!(second, first, "it was down in between");
+        paths.insert(path(2, true));
+        let third = paths.renewal(ID);
+        assert_ne!(third, second, "it has another address");
+        paths.remove(ID);
+        paths.insert(path(2, true));
+        assert_ne!(paths.renewal(ID), third, "it was gone in between");
+    }
 }
