@@ -41,8 +41,8 @@ impl Connection {
         self.resolve_doubts(now);
         let Some(index) = self.subflows.iter().position(Subflow::is_good) else { return };
         self.repeat_withdrawals(now, index);
-        let is_sealed = self.protection.is_sealed();
-        while let Some(Announcement { id, address }) = self.paths.take_announcement(now, is_sealed) {
+        let in_records = self.protection.sends_signals_in_records();
+        while let Some(Announcement { id, address }) = self.paths.take_announcement(now, in_records) {
             if self.protection.announce(id, address) {
                 continue;
             }
@@ -62,7 +62,7 @@ impl Connection {
         if !self.subflows.has_good() {
             return self.repetition_deadline();
         }
-        let told = self.paths.announcement_deadline(self.protection.is_sealed());
+        let told = self.paths.announcement_deadline(self.protection.sends_signals_in_records());
         told.into_iter().chain(self.repetition_deadline()).min()
     }
 

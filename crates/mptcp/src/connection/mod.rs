@@ -290,8 +290,8 @@ impl Connection {
 
     /// Returns the next bytes of the peer, in order.
     pub fn read(&mut self, now: Instant) -> Result<Bytes, ReadError> {
-        let is_sealed = self.protection.is_sealed();
-        let round_trip = || reinjecting::slowest_round_trip(now, &self.subflows, is_sealed);
+        let is_limited = self.protection.authenticates_data_acks();
+        let round_trip = || reinjecting::slowest_round_trip(now, &self.subflows, is_limited);
         if let Some(data) = self.incoming.read(now, round_trip) {
             self.offer_window();
             return Ok(self.protection.deliver(data));
@@ -388,7 +388,7 @@ impl Connection {
 
     /// Whether the handshake of a sealed connection is complete.
     pub fn is_authenticated(&self) -> bool {
-        self.protection.is_sealed()
+        self.protection.has_sealing_keys()
     }
 
     /// Returns the fingerprint of the key that the peer of a sealed connection has shown. `None` without a key, and before the handshake is

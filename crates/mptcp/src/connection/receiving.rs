@@ -19,10 +19,6 @@ use crate::{Connection, ConnectionError, Host};
 pub(crate) const MAX_UNMAPPED: usize = 256 << 10;
 /// Time for which they may wait.
 const MAX_UNMAPPED_TIME: Duration = Duration::from_millis(500);
-/// Lower limit of TCP's window on a sealed connection.
-const MIN_SEALED_WINDOW: u32 = 64 << 10;
-/// Upper limit of that window before the handshake is complete: the memory that a peer can occupy without finishing the handshake.
-const HANDSHAKE_WINDOW: u32 = 64 << 10;
 
 /// An acceptable segment.
 pub(crate) struct Arrived<'a> {
@@ -103,7 +99,7 @@ impl Connection {
             (Stage::Opening | Stage::Unconfirmed { .. } | Stage::Leaving | Stage::Over, _) => {}
         }
         match self.mode() {
-            _ if self.protection.must_be_sealed() => self.take_sealed_signals(now, arrived),
+            _ if !self.protection.takes_clear_bytes() => self.take_sealed_signals(now, arrived),
             Mode::Multipath if !is_syn => self.take_signals(now, arrived, host),
             Mode::Plain(_) if !segment.payload.is_empty() => {
                 self.watch_for_infinite(index, signals.dss.and_then(|dss| dss.mapping));
@@ -253,7 +249,7 @@ impl Connection {
 
     /// Takes the bytes that TCP has put in order.
     fn read_subflow(&mut self, now: Instant, index: usize) {
-        if self.protection.must_be_sealed() {
+        if !self.protection.takes_clear_bytes() {
             return self.read_sealed(now, index);
         }
         let mode = self.mode();
@@ -376,9 +372,9 @@ impl Connection {
         let others_work = self.subflows.has_other_good(id);
         // After its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
-        // The FIN is not authenticated. On a sealed connection the subflow is left in any case, and another takes its place. The peer's
-        // DATA_FIN shows that it has all of our stream.
-        let is_left = others_work || !is_needed || self.protection.must_be_sealed();
+        // A subflow with a FIN that may be forged is left in any case, and another takes its place. The peer's DATA_FIN shows that it has all
+        // of our stream.
+        let is_left = others_work || !is_needed || !self.protection.believes_fin();
         if is_left {
             self.outgoing.on_stalled(id, |_| true);
             self.subflows[index].leave();
@@ -423,10 +419,7 @@ impl Connection {
     /// Whether no other subflow may be opened: the subflow that has just closed was the first and only one, and the peer has not shown that
     /// options get through.
     fn is_beyond_repair(&self) -> bool {
-        self.role == Role::Active
-            && !self.protection.is_confirmed()
-            && !self.protection.is_sealed()
-            && !self.subflows.has_present()
+        self.role == Role::Active && !self.protection.has_shown_options() && !self.subflows.has_present()
     }
 
     fn on_plain_closed(&mut self, now: Instant, why: Closed) {
@@ -440,15 +433,8 @@ impl Connection {
 
     /// Sets the window that is left on all subflows.
     pub(crate) fn offer_window(&mut self) {
-        let mut window = self.incoming.offer_window();
-        if self.protection.is_sealed() {
-            // MAX_DATA limits the data. This window must let control blocks through as well.
-            window = window.max(MIN_SEALED_WINDOW);
-            self.update_window();
-        } else if self.protection.must_be_sealed() {
-            // The peer is not authenticated yet, and a handshake is not longer than this.
-            window = window.min(HANDSHAKE_WINDOW);
-        }
+        let window = self.protection.tcp_window(self.incoming.offer_window());
+        self.update_window();
         for index in 0..self.subflows.len() {
             self.subflows.offer_window(index, window);
         }

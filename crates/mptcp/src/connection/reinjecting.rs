@@ -100,7 +100,7 @@ impl Connection {
                 let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
                 let is_late = is_over(subflow.stall_deadline(&stats)) || is_over(self.late_deadline(subflow));
                 if stats.backoff > 0 || (is_late && has_other) {
-                    let is_denied = self.protection.is_sealed() && stats.backoff == 0;
+                    let is_denied = self.protection.authenticates_data_acks() && stats.backoff == 0;
                     let subflow = &mut self.subflows[index];
                     subflow.state.stall = Some(Stall { since: now, acked, until: subflow.tcp.next_offset() });
                     if is_denied {
@@ -122,7 +122,7 @@ impl Connection {
     /// feign is not enough: all that it had is through, and the peer does not wait for any of it.
     fn has_recovered(&self, subflow: &Subflow, stall: Stall) -> bool {
         let acked = subflow.tcp.acked_offset();
-        if !self.protection.is_sealed() {
+        if !self.protection.authenticates_data_acks() {
             return stall.acked < acked || !subflow.is_busy();
         }
         let is_old = |carrier: &Carrier| carrier.subflow == subflow.state.id && carrier.end <= stall.until;
@@ -132,7 +132,7 @@ impl Connection {
     /// When the first block without an acknowledgment is late on this subflow, if it carries it. What counts is the Data-ACK, whatever
     /// TCP says.
     fn late_deadline(&self, subflow: &Subflow) -> Option<Instant> {
-        if !self.protection.is_sealed() {
+        if !self.protection.authenticates_data_acks() {
             return None;
         }
         let first = self.outgoing.first()?;
@@ -162,7 +162,7 @@ impl Connection {
 
     /// Whether the peer has waited for a block of this subflow for too long.
     pub(crate) fn is_queue_long(&self, now: Instant, subflow: &Subflow) -> bool {
-        self.protection.is_sealed()
+        self.protection.authenticates_data_acks()
             && self.outgoing.first().and_then(Block::only_carrier).is_some_and(|carrier| {
                 carrier.subflow == subflow.state.id && now.saturating_since(carrier.since) > LONGEST_QUEUE
             })
@@ -249,7 +249,7 @@ impl Connection {
     /// Paths that corrupt whatever crosses them look alive to TCP. Where Data-ACKs can be believed, none of them for as long
     /// as dead paths would be borne is the same as no path.
     fn stuck_deadline(&self) -> Option<Instant> {
-        let since = self.outgoing.stuck_since().filter(|_| self.protection.is_sealed())?;
+        let since = self.outgoing.stuck_since().filter(|_| self.protection.authenticates_data_acks())?;
         Some(since + self.config.protect.longest_silence()? + self.config.no_subflow_timeout)
     }
 
@@ -327,10 +327,10 @@ impl Connection {
 }
 
 /// The round trip that the receive buffer has to cover: that of the slowest path. Where an attacker may have forged it
-/// and that is to cost nothing, on a sealed connection, it is no longer than the sender would wait for that path.
-pub(crate) fn slowest_round_trip(now: Instant, subflows: &Subflows, is_sealed: bool) -> Duration {
+/// and that is to cost nothing (`is_limited`), it is no longer than the sender would wait for that path.
+pub(crate) fn slowest_round_trip(now: Instant, subflows: &Subflows, is_limited: bool) -> Duration {
     let round_trips = || subflows.iter().filter_map(|subflow| subflow.tcp.receive_round_trip(now));
     let slowest = round_trips().max().unwrap_or_default();
     let limit = round_trips().min().map(|fastest| (STALL_ROUND_TRIPS * fastest).max(LONGEST_WAIT));
-    limit.filter(|_| is_sealed).map_or(slowest, |limit| slowest.min(limit))
+    limit.filter(|_| is_limited).map_or(slowest, |limit| slowest.min(limit))
 }

@@ -166,7 +166,7 @@ impl Connection {
     /// then stalled subflows if nothing else is left.
     pub(crate) fn candidates(&self, now: Instant, may_carry: impl Fn(&Subflow) -> bool) -> Candidates {
         let may_carry = |subflow: &&Subflow| may_carry(subflow);
-        let is_sealed = self.protection.is_sealed();
+        let has_proof = self.protection.authenticates_data_acks();
         let open = || self.subflows.iter().filter(|subflow| subflow.is_open()).filter(may_carry);
         let has_good = open().any(Subflow::is_good);
         // A subflow that is suspect, or slow at the moment, does not prevent the use of a backup.
@@ -205,7 +205,7 @@ impl Connection {
                 paced,
                 window,
                 in_flight: stats.in_flight,
-                rate: if is_sealed { subflow.state.sealed.delivery.believed(now, claimed) } else { claimed },
+                rate: if has_proof { subflow.state.sealed.delivery.believed(now, claimed) } else { claimed },
                 is_slow_start: window < stats.slow_start_threshold,
             }
         };
@@ -304,7 +304,7 @@ impl Connection {
 
     /// Cuts a block for the selected subflow.
     fn send_new(&mut self, now: Instant, index: usize, room: usize) -> bool {
-        if self.protection.is_sealed() {
+        if self.protection.sends_blocks() {
             return self.send_sealed(now, index, room);
         }
         let subflow = &self.subflows[index];
@@ -371,8 +371,8 @@ impl Connection {
         let subflow = &mut self.subflows[index];
         let push = self.outgoing.queued() == 0;
         let record = Record { payload, options, push };
-        let is_sealed = self.protection.is_sealed();
-        let offset = if is_sealed { subflow.tcp.send_dated(record) } else { subflow.tcp.send(record) };
+        let is_dated = self.protection.sends_blocks();
+        let offset = if is_dated { subflow.tcp.send_dated(record) } else { subflow.tcp.send(record) };
         self.outgoing.on_carried(
             start,
             Carrier { subflow: subflow.state.id, end: offset + length, since: now, is_denied: false },

@@ -16,11 +16,11 @@ impl Connection {
     /// Begins the trial of a subflow with a complete join. Without sealing the join is the only proof needed.
     pub(crate) fn begin_trial(&mut self, now: Instant, index: usize) {
         self.closing.on_subflow();
-        if self.protection.is_sealed() {
-            self.subflows[index].state.trial = Trial::Since { joined: now, is_probed: false };
-        } else {
+        if self.protection.believes_join() {
             self.subflows[index].state.trial = Trial::Over;
             self.closing.on_way();
+        } else {
+            self.subflows[index].state.trial = Trial::Since { joined: now, is_probed: false };
         }
     }
 

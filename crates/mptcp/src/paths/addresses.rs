@@ -138,24 +138,24 @@ impl Addresses {
     /// Takes the announcement that is due. Announcements go one after the other: a peer that has not sent its echo for one has no room for
     /// the next (Linux drops it). After its repetitions, an announcement without an echo no longer delays the others. Sealed announcements
     /// are records, which arrive without repetition, so none has to wait for another.
-    pub(super) fn take_due(&mut self, now: Instant, is_sealed: bool) -> Option<Announcement> {
-        let (_, next) = self.next_to_tell(is_sealed).filter(|&(due, _)| due <= now)?;
+    pub(super) fn take_due(&mut self, now: Instant, in_records: bool) -> Option<Announcement> {
+        let (_, next) = self.next_to_tell(in_records).filter(|&(due, _)| due <= now)?;
         let announced = &mut self.announced[next];
         let wait = REPEAT_INTERVAL * 2u32.pow(u32::from(announced.repeats));
-        announced.again = (!is_sealed && announced.repeats < REPEATS).then(|| now + wait);
+        announced.again = (!in_records && announced.repeats < REPEATS).then(|| now + wait);
         announced.repeats += 1;
         Some(Announcement { id: announced.id, address: announced.address })
     }
 
     /// When the next announcement or withdrawal is due.
-    pub(super) fn deadline(&self, is_sealed: bool) -> Option<Instant> {
-        let told = self.next_to_tell(is_sealed).map(|(due, _)| due);
+    pub(super) fn deadline(&self, in_records: bool) -> Option<Instant> {
+        let told = self.next_to_tell(in_records).map(|(due, _)| due);
         told.into_iter().chain(self.withdrawn.iter().map(|one| one.again)).min()
     }
 
-    fn next_to_tell(&self, is_sealed: bool) -> Option<(Instant, usize)> {
+    fn next_to_tell(&self, in_records: bool) -> Option<(Instant, usize)> {
         let is_waited_for = |one: &Announced| one.again.is_some() && one.repeats == 1;
-        let waits = !is_sealed && self.announced.iter().any(is_waited_for);
+        let waits = !in_records && self.announced.iter().any(is_waited_for);
         let may_go = |one: &Announced| !waits || one.repeats > 0;
         let each = self.announced.iter().enumerate().filter(|(_, one)| may_go(one));
         each.filter_map(|(index, one)| Some((one.again?, index))).min()

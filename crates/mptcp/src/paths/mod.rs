@@ -286,13 +286,13 @@ impl PathManager {
     }
 
     /// Takes the announcement that is due, for an option or for a record of a sealed connection.
-    pub(crate) fn take_announcement(&mut self, now: Instant, is_sealed: bool) -> Option<Announcement> {
-        self.addresses.take_due(now, is_sealed)
+    pub(crate) fn take_announcement(&mut self, now: Instant, in_records: bool) -> Option<Announcement> {
+        self.addresses.take_due(now, in_records)
     }
 
     /// Returns when the next announcement or withdrawal is due.
-    pub(crate) fn announcement_deadline(&self, is_sealed: bool) -> Option<Instant> {
-        self.addresses.deadline(is_sealed)
+    pub(crate) fn announcement_deadline(&self, in_records: bool) -> Option<Instant> {
+        self.addresses.deadline(in_records)
     }
 
     /// Handles the peer's echo of an announcement.

@@ -20,6 +20,7 @@ pub(crate) mod keys;
 pub(crate) mod options;
 mod plain;
 mod preferred;
+mod questions;
 pub(crate) mod scrambled;
 pub(crate) mod sealed;
 pub(crate) mod session;
@@ -148,14 +149,6 @@ impl Protection {
         match self {
             Self::Plain(_) | Self::Scrambled(_) => true,
             Self::Preferred(_) | Self::Sealed(_) => false,
-        }
-    }
-
-    /// Whether the connection is sealed or must be: it has no fallback.
-    pub(crate) fn must_be_sealed(&self) -> bool {
-        match self {
-            Self::Sealed(_) => true,
-            Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => false,
         }
     }
 

@@ -14,7 +14,7 @@ impl Connection {
     /// Does what can be done: begins the handshake, carries it on, ends it; then what the sealed connection
     /// has to do.
     pub(crate) fn progress_sealing(&mut self, now: Instant, host: &mut dyn Host) {
-        if !self.protection.must_be_sealed() || self.closing.is_over() {
+        if self.protection.sealed().is_none() || self.closing.is_over() {
             return;
         }
         self.begin_handshake(now, host);
@@ -91,7 +91,7 @@ impl Connection {
         if self.protection.is_settled() {
             return self.give_up_paths(host);
         }
-        if self.protection.is_sealed() {
+        if self.protection.has_sealing_keys() {
             return self.give_up_claim();
         }
         self.fail_sealing(

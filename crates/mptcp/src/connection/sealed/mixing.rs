@@ -22,7 +22,7 @@ impl Connection {
 
     /// Sends what is owed, takes what has come, and asks a path for another share when that is due.
     pub(super) fn exchange_shares(&mut self, now: Instant, host: &mut dyn Host) {
-        if self.closing.is_over() || !self.protection.is_sealed() {
+        if self.closing.is_over() || !self.protection.has_sealing_keys() {
             return;
         }
         for index in 0..self.subflows.len() {

@@ -17,7 +17,7 @@ const PARTS_OF_WINDOW: u32 = 4;
 impl Connection {
     /// Sends a control block, if there is one to send and its turn has come.
     pub(crate) fn schedule_control(&mut self, now: Instant) -> bool {
-        if !self.protection.is_sealed() || !(self.has_control(now) || self.is_control_next()) {
+        if !self.protection.sends_blocks() || !(self.has_control(now) || self.is_control_next()) {
             return false;
         }
         let candidates = self.candidates(now, |_| true);
@@ -95,7 +95,7 @@ impl Connection {
     /// there is. Which subflow takes the first one is for `candidates` with room for all of it. `false` while the first
     /// one is being sealed.
     pub(crate) fn seal_ahead(&mut self, candidates: &mut [Candidate]) -> bool {
-        if self.config.crypto_jobs == 0 || !self.protection.is_sealed() {
+        if self.config.crypto_jobs == 0 || !self.protection.sends_blocks() {
             return true;
         }
         let (turn, waits_for_room) = match self.config.scheduler {

@@ -27,7 +27,7 @@ const MAX_AWAITED: Duration = Duration::from_millis(250);
 impl Connection {
     /// Finds blocks that were corrupted or swallowed, has them sent again, and leaves subflows on which that goes on.
     pub(super) fn repair(&mut self, now: Instant) {
-        if !self.protection.is_sealed() {
+        if !self.protection.authenticates_data_acks() {
             return;
         }
         self.credit_deliveries(now);
@@ -113,7 +113,7 @@ impl Connection {
     /// said so.
     pub(crate) fn is_disputed(&self, subflow: &Subflow) -> bool {
         let is_awaiting = |first: &Block| first.arrival.is_some_and(|arrival| arrival.awaits.is_some());
-        self.protection.is_sealed()
+        self.protection.authenticates_data_acks()
             && self.outgoing.first().filter(|first| !is_awaiting(first)).is_some_and(|first| {
                 let is_claimed = |carrier: &Carrier| {
                     carrier.subflow == subflow.state.id && carrier.end <= subflow.tcp.acked_offset()
@@ -173,7 +173,7 @@ impl Connection {
 
     /// When the first block counts as corrupted.
     pub(crate) fn repair_deadline(&self) -> Option<Instant> {
-        if !self.protection.is_sealed() || self.closing.is_over() {
+        if !self.protection.authenticates_data_acks() || self.closing.is_over() {
             return None;
         }
         let first = self.outgoing.first()?;

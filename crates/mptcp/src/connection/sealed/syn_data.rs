@@ -25,7 +25,7 @@ impl Connection {
     fn may_bring_data(&self) -> bool {
         // Dispersed bytes have a limit for each path, and unacknowledged bytes do not count towards it.
         let is_dispersed = matches!(self.config.scheduler, Scheduler::Dispersed { .. });
-        self.config.join_data && !is_dispersed && self.protection.is_sealed()
+        self.config.join_data && !is_dispersed && self.protection.sends_blocks()
     }
 
     /// What is to go along with the SYN of a join: something where no subflow works, unless the way drops it.

@@ -166,11 +166,6 @@ impl Protection {
             sealed.is_denied = true;
         }
     }
-
-    /// Whether blocks are sealed.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.established().is_some()
-    }
 }
 
 impl Sealed {
