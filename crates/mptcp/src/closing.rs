@@ -10,7 +10,7 @@ use plait_wire::ResetReason;
 
 use crate::ConnectionError;
 use crate::protection::Mode;
-use crate::subflows::subflow::ResetInfo;
+use crate::subflows::ResetInfo;
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, if no attacker interferes.

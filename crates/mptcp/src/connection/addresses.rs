@@ -13,7 +13,7 @@ use crate::protection::options::announcement;
 use crate::protection::session::Session;
 use crate::role::Role;
 use crate::subflows::doubt::{Doubt, Verdict};
-use crate::subflows::subflow::{Control, ResetInfo, Subflow};
+use crate::subflows::{Control, ResetInfo, Subflow};
 use crate::{Connection, Host};
 
 impl Connection {

@@ -5,7 +5,7 @@ use plait_base::{Dsn, Instant};
 
 use crate::closing::{Ends, ForReader, Step};
 use crate::protection::Mode;
-use crate::subflows::subflow::{ResetInfo, Stage, Subflow};
+use crate::subflows::{ResetInfo, Stage, Subflow};
 use crate::{Connection, ConnectionError};
 
 /// Wrong keys on one subflow from which on none is looked at there any more. They are believed outside the window too, where

@@ -9,8 +9,8 @@ use plait_base::Instant;
 use plait_tcp::congestion::{Algorithm, Coupling, Member};
 
 use crate::Connection;
+use crate::subflows::Subflow;
 use crate::subflows::shared::Delays;
-use crate::subflows::subflow::Subflow;
 
 /// Subflows with coupled congestion control. Further subflows are left out of account.
 const MAX_COUPLED: usize = 32;

@@ -5,7 +5,7 @@ use plait_base::Dsn;
 use plait_wire::{Mapping, ResetReason};
 
 use crate::protection::Mode;
-use crate::subflows::subflow::{Control, ResetInfo};
+use crate::subflows::{Control, ResetInfo};
 use crate::{Connection, PlainReason};
 
 /// Whether mappings were already sent, so that the peer must learn where they end.

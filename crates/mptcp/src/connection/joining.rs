@@ -8,7 +8,7 @@ use plait_wire::ResetReason;
 use crate::paths::{Joining, NextJoin, Outcome};
 use crate::protection::Mode;
 use crate::role::Role;
-use crate::subflows::subflow::{Kind, ResetInfo, Stage, Subflow};
+use crate::subflows::{Kind, ResetInfo, Stage, Subflow};
 use crate::{Connection, Host, Joins, PathClass};
 
 impl Connection {

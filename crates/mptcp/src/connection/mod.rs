@@ -34,7 +34,7 @@ use crate::role::Role;
 use crate::send::SendStream;
 use crate::subflows::Subflows;
 use crate::subflows::sealed::SynData;
-use crate::subflows::subflow::{Kind, ResetInfo};
+use crate::subflows::{Kind, ResetInfo};
 use crate::timers::{Timer, Timers};
 use crate::{
     AttemptStatus, Config, ConnectionError, Counters, Host, Negotiated, Path, ReadError, Refused, Status,

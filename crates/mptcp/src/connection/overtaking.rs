@@ -11,7 +11,7 @@ use crate::Connection;
 use crate::scheduler::{Candidate, MAX_CANDIDATES};
 use crate::send::Backlog;
 use crate::send::blocks::{Block, Carrier};
-use crate::subflows::subflow::Subflow;
+use crate::subflows::Subflow;
 
 /// Blocks checked, from the first one that is not acknowledged. Bounds the work per segment.
 const LOOK_AHEAD: usize = 512;

@@ -12,7 +12,7 @@ use crate::protection::Mode;
 use crate::receive::mapping::{Declaration, Declared, Mapping, Placed};
 use crate::role::Role;
 use crate::send::Acked;
-use crate::subflows::subflow::{Kind, ResetInfo, Stage};
+use crate::subflows::{Kind, ResetInfo, Stage};
 use crate::{Connection, ConnectionError, Host};
 
 /// Bytes of a subflow that may wait for a late mapping.

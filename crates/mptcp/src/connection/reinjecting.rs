@@ -9,8 +9,7 @@ use crate::Connection;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::send::blocks::{Block, Carrier};
-use crate::subflows::subflow::{ResetInfo, STALL_ROUND_TRIPS, Stage, Stall, Subflow};
-use crate::subflows::{Look, Subflows};
+use crate::subflows::{Look, ResetInfo, STALL_ROUND_TRIPS, Stage, Stall, Subflow, Subflows};
 
 /// A block that the peer of a sealed connection waits for is sent on another subflow when it is late by the measure of that one;
 /// whatever the subflow that has it says of itself, it is late after this.

@@ -12,7 +12,7 @@ use crate::protection::sealed::Established;
 use crate::protection::{OptionsOut, StreamFacts};
 use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
-use crate::subflows::subflow::{Kind, Subflow};
+use crate::subflows::{Kind, Subflow};
 
 use crate::{Connection, Event, Scheduler};
 

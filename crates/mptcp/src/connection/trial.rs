@@ -5,7 +5,7 @@ use plait_base::{Duration, Instant};
 
 use crate::Connection;
 use crate::protection::Mode;
-use crate::subflows::subflow::{Subflow, Trial};
+use crate::subflows::{Subflow, Trial};
 
 /// Age at which an arrival shows that a subflow lasts. The connection asks for an answer then, because the peer may have nothing to send.
 const LASTING: Duration = Duration::from_secs(1);

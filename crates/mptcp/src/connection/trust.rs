@@ -1,7 +1,7 @@
 //! Which subflow may carry which bytes: path classes of both sides, and the number of trusted paths left.
 
 use crate::config::{Protect, WithoutTrusted};
-use crate::subflows::subflow::{Subflow, SubflowState};
+use crate::subflows::{Subflow, SubflowState};
 use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
 
 impl SubflowState {

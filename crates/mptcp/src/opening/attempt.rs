@@ -8,7 +8,7 @@ use super::ways::Way;
 use crate::connection::Start;
 use crate::protection::Mode;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
-use crate::subflows::subflow::{Stage, Subflow};
+use crate::subflows::{Stage, Subflow};
 use crate::{Config, Connection, ConnectionError, Event, Host, Path};
 
 /// Upper limit of the wait for an answer of the peer before another attempt begins, whatever round-trip time was measured.

@@ -4,7 +4,7 @@ use super::Protection;
 use super::keys::{join_hmac, same};
 use super::session::Session;
 use crate::PathClass;
-use crate::subflows::subflow::SubflowState;
+use crate::subflows::SubflowState;
 
 /// Reserved bit of MP_JOIN in version 2: the sender does not trust the path of this segment. The other side cannot tell otherwise which of
 /// the subflows to one of its addresses these are.

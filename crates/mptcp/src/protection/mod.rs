@@ -37,7 +37,7 @@ use plait_base::SubflowId;
 use crate::TrustedPaths;
 use crate::role::Role;
 use crate::status::{AttemptStage, ScrambleStatus, SealedStatus};
-use crate::subflows::subflow::SubflowState;
+use crate::subflows::SubflowState;
 use crate::{ConnectionError, Fallback, PathClass, PlainReason};
 use plain::Plain;
 use preferred::Preferred;

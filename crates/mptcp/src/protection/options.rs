@@ -11,7 +11,7 @@ use super::keys::{Key, join_hmac};
 use super::preferred::OFFERING_SYNS;
 use super::session::Session;
 use super::{Mode, Protection};
-use crate::subflows::subflow::{Control, Kind, Stage, SubflowState};
+use crate::subflows::{Control, Kind, Stage, SubflowState};
 
 /// The state of the streams for options.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use super::session::Session;
 use super::{Opened, Protection, SynAck};
 use crate::ConnectionError;
 use crate::status::SealedStatus;
-use crate::subflows::subflow::SubflowState;
+use crate::subflows::SubflowState;
 
 /// SYNs that carry an offer before it is left out, because the path may drop SYNs with it (Linux uses the same number).
 pub(super) const OFFERING_SYNS: u8 = 3;

@@ -7,7 +7,7 @@ use plait_base::PathId;
 use std::collections::BTreeMap;
 
 use crate::PathClass;
-use crate::subflows::subflow::SubflowState;
+use crate::subflows::SubflowState;
 
 /// A shorter gap does not end a row. A byte on the wire is a sum over the 64 bytes before it, so the text before the gap reveals the text
 /// in it.

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use data_timer::DataTimer;
 use exposure::ExposureTracker;
 
-use crate::subflows::subflow::SubflowState;
+use crate::subflows::SubflowState;
 use blocks::{Block, Body, Carrier, Covered};
 use sealed_body::SealedBody;
 

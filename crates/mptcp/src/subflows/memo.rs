@@ -8,7 +8,9 @@ use plait_base::{Duration, Instant};
 use plait_tcp::State;
 use plait_tcp::congestion::Member;
 
-use super::subflow::{Stage, Subflow, UNKNOWN_RTT};
+use super::stage::Stage;
+use super::stall::UNKNOWN_RTT;
+use super::subflow::Subflow;
 
 /// The checks of subflows after an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

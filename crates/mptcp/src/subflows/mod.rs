@@ -8,7 +8,12 @@ mod memo;
 pub(crate) mod priority;
 pub(crate) mod sealed;
 pub(crate) mod shared;
-pub(crate) mod subflow;
+mod signal;
+mod stage;
+mod stall;
+mod state;
+mod subflow;
+mod trial;
 
 use core::iter::Map;
 use core::ops::{Index, IndexMut};
@@ -19,9 +24,14 @@ use std::collections::VecDeque;
 
 use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
 use crate::status::{PathReports, Status, SubflowStatus};
-use subflow::{Subflow, Trial};
 
 pub(crate) use memo::Look;
+pub(crate) use signal::{Control, ResetInfo};
+pub(crate) use stage::{Kind, Stage};
+pub(crate) use stall::{STALL_ROUND_TRIPS, Stall, UNKNOWN_RTT};
+pub(crate) use state::SubflowState;
+pub(crate) use subflow::Subflow;
+pub(crate) use trial::Trial;
 
 /// All subflows, in the order in which they were opened. An index is valid until a subflow is removed ([`Subflows::take_closed`]).
 #[derive(Default)]

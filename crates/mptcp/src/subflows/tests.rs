@@ -1,4 +1,3 @@
-use super::subflow::{Kind, Stage, SubflowState};
 use super::*;
 use crate::Path;
 use crate::PathClass;

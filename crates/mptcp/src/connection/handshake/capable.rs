@@ -12,7 +12,7 @@ use crate::connection::receiving::Arrived;
 use crate::connection::trust::may_open_over;
 use crate::protection::{Answered, Mode, Opened, Protection, SynAck};
 use crate::role::Role;
-use crate::subflows::subflow::{Kind, ResetInfo, Stage};
+use crate::subflows::{Kind, ResetInfo, Stage};
 use crate::{Config, Connection, ConnectionError, Host, Path, PathClass};
 
 impl Connection {

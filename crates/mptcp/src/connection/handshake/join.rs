@@ -13,7 +13,7 @@ use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
 use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
 use crate::subflows::sealed::flag_bits;
-use crate::subflows::subflow::{Kind, ResetInfo, Stage, Subflow};
+use crate::subflows::{Kind, ResetInfo, Stage, Subflow};
 use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
 /// First interval of repeating the third ACK; doubles.

@@ -10,7 +10,7 @@ use plait_wire::Segment;
 
 use crate::protection::Mode;
 use crate::subflows::sealed::SynData;
-use crate::subflows::subflow::{Kind, Subflow, SubflowState};
+use crate::subflows::{Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// SYN retries for a further subflow. Two minutes are too long for it, and other paths exist.

@@ -14,7 +14,7 @@ use crate::protection::sealed::{Established, Reader, Said, Sealed, Worth};
 use crate::role::Role;
 use crate::send::Acked;
 use crate::subflows::inbox::{Declaration, Declared, Next};
-use crate::subflows::subflow::{ResetInfo, Stage as SubflowStage};
+use crate::subflows::{ResetInfo, Stage as SubflowStage};
 use crate::{Connection, ConnectionError};
 
 /// Failed blocks after which a subflow is closed.

@@ -13,7 +13,7 @@ use plait_wire::ResetReason;
 use crate::closing::Waits;
 use crate::protection::sealed::{Established, Worth};
 use crate::subflows::life::{Pace, Standing, Step};
-use crate::subflows::subflow::{Kind, ResetInfo, Stage};
+use crate::subflows::{Kind, ResetInfo, Stage};
 use crate::{Connection, Host};
 
 impl Connection {

@@ -9,7 +9,7 @@ use plait_wire::{ResetReason, Segment};
 use crate::log;
 use crate::protection::options::{is_check, is_path_key, path_key_options};
 use crate::protection::sealed::{PathKey, Sealed};
-use crate::subflows::subflow::{ResetInfo, Subflow};
+use crate::subflows::{ResetInfo, Subflow};
 use crate::{Connection, ConnectionError, Host};
 
 impl Connection {

@@ -8,7 +8,7 @@ use crate::protection::options::DATA_OPTIONS;
 use crate::protection::sealed::Established;
 use crate::scheduler::Candidate;
 use crate::send::blocks::{Block, Body};
-use crate::subflows::subflow::Subflow;
+use crate::subflows::Subflow;
 use crate::{Connection, ConnectionError, Scheduler};
 
 /// A block is at most this part of the congestion window: the receiver waits for the whole of it.

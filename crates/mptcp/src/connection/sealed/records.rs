@@ -4,7 +4,7 @@ use plait_base::Instant;
 use plait_protect::sealed::Seen;
 
 use crate::protection::sealed::{Established, ForConnection};
-use crate::subflows::subflow::Subflow;
+use crate::subflows::Subflow;
 use crate::{Connection, ConnectionError, Host};
 
 impl Connection {

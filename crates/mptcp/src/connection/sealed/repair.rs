@@ -14,7 +14,7 @@ use plait_wire::ResetReason;
 use crate::Connection;
 use crate::protection::sealed::Deliveries;
 use crate::send::blocks::{Arrival, Block, BlockToCome, Carrier};
-use crate::subflows::subflow::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
+use crate::subflows::{ResetInfo, Stage, Subflow, UNKNOWN_RTT};
 
 /// Blocks looked at: those behind the first are noted, so that they go out at once when their turn comes.
 const LOOK_AHEAD: usize = 64;

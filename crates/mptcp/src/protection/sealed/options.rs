@@ -9,7 +9,7 @@ use super::negotiation::third_segment;
 use super::{Sealed, Stage};
 use crate::protection::options::put;
 use crate::role::Role;
-use crate::subflows::subflow::{Kind, Stage as SubflowStage, SubflowState};
+use crate::subflows::{Kind, Stage as SubflowStage, SubflowState};
 
 /// A Data-ACK of 8 bytes and its tag.
 const TAGGED_ACK: usize = 24;
