@@ -12,7 +12,6 @@ use crate::protection::keys::{address_hmac, same};
 use crate::protection::options::announcement;
 use crate::protection::session::Session;
 use crate::role::Role;
-use crate::subflows::doubt::{Doubt, Verdict};
 use crate::subflows::{Control, ResetInfo, Subflow};
 use crate::{Connection, Host};
 
@@ -124,10 +123,10 @@ impl Connection {
         self.paths.forget_remote(id);
         for index in 0..self.subflows.len() {
             let state = &self.subflows[index].state;
-            if state.remote_address != Some(id) || !state.is_present() {
+            if state.remote_address() != Some(id) || !state.is_present() {
                 continue;
             }
-            let own = state.id;
+            let own = state.id();
             if !self.subflows.has_other_good(own) {
                 log::debug!(id, subflow = own.0, "REMOVE_ADDR ignored: there is no other subflow");
                 self.counters.removals_ignored += 1;
@@ -135,15 +134,12 @@ impl Connection {
             }
             if !self.subflows[index].is_open() {
                 self.subflows[index].reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
-            } else if self.subflows[index].state.doubt.is_none() {
+            } else if !self.subflows[index].state.is_doubted() {
                 //= https://www.rfc-editor.org/rfc/rfc8684#section-3.4.2
                 //# The receipt of REMOVE_ADDR SHOULD first trigger the sending of a TCP
                 //# keepalive [RFC1122] on the path, and if a response is received, the
                 //# path SHOULD NOT be removed.
-                let subflow = &mut self.subflows[index];
-                let stats = subflow.tcp.stats();
-                subflow.state.doubt = Some(Doubt::new(now, stats.min_rtt, subflow.longest_trip()));
-                subflow.tcp.probe();
+                self.subflows[index].doubt(now);
                 self.outgoing.on_stalled(own, |_| false);
             }
         }
@@ -153,28 +149,27 @@ impl Connection {
     /// of the subflow.
     pub(crate) fn heed_answers(&mut self, now: Instant, arrived: &Arrived<'_>) {
         let state = &mut self.subflows[arrived.index].state;
-        if state.doubt.is_some_and(|doubt| doubt.is_dispelled(now)) {
-            log::debug!(subflow = state.id.0, "REMOVE_ADDR ignored: the subflow works");
-            state.doubt = None;
+        if state.on_arrival(now) {
+            log::debug!(subflow = state.id().0, "REMOVE_ADDR ignored: the subflow works");
             self.counters.removals_ignored += 1;
         }
-        if arrived.segment.payload.is_empty() || !self.subflows[arrived.index].state.priority.is_said() {
+        if arrived.segment.payload.is_empty() || !self.subflows[arrived.index].state.has_said_priority() {
             return;
         }
-        let id = self.subflows[arrived.index].state.id;
-        let has_regular = self.subflows.iter().any(|subflow| subflow.is_regular() && subflow.state.id != id);
-        let Subflow { state, .. } = &mut self.subflows[arrived.index];
-        let backup = state.backup_ours;
-        if state.priority.on_data(now, backup && has_regular) {
-            self.subflows[arrived.index].say_priority(backup);
+        let id = self.subflows[arrived.index].state.id();
+        let has_regular =
+            self.subflows.iter().any(|subflow| subflow.is_regular() && subflow.state.id() != id);
+        let subflow = &mut self.subflows[arrived.index];
+        if subflow.state.on_data(now, has_regular) {
+            subflow.say_priority();
         }
     }
 
     /// Repeats the priorities of subflows by MP_PRIO.
     fn repeat_priorities(&mut self, now: Instant) {
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
-            if subflow.state.priority.repeat(now) {
-                subflow.say_priority(subflow.state.backup_ours);
+            if subflow.state.must_repeat_priority(now) {
+                subflow.say_priority();
             }
         }
     }
@@ -182,26 +177,15 @@ impl Connection {
     /// Repeats the probe on subflows with a withdrawn address, and leaves the subflows that have not answered.
     fn resolve_doubts(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
-            let Subflow { tcp, state, .. } = &mut self.subflows[index];
-            let Some(doubt) = &mut state.doubt else { continue };
-            match doubt.resolve(now) {
-                Verdict::Wait => {}
-                Verdict::Ask => tcp.probe(),
-                Verdict::Gone => {
-                    state.doubt = None;
-                    if self.subflows[index].is_open() && self.subflows.has_good() {
-                        self.subflows[index].leave();
-                    }
-                }
+            let is_gone = self.subflows[index].resolve_doubt(now);
+            if is_gone && self.subflows[index].is_open() && self.subflows.has_good() {
+                self.subflows[index].leave();
             }
         }
     }
 
     fn repetition_deadline(&self) -> Option<Instant> {
-        let of = |subflow: &Subflow| {
-            let doubt = subflow.state.doubt.map(|doubt| doubt.deadline());
-            doubt.into_iter().chain(subflow.state.priority.deadline()).min()
-        };
+        let of = |subflow: &Subflow| subflow.state.repetition_deadline();
         self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(of).min()
     }
 

@@ -106,7 +106,7 @@ impl Connection {
     /// Plain TCP: nothing follows on the only subflow.
     fn send_fin(&mut self) {
         if let Some(index) = self.plain_subflow()
-            && self.subflows[index].state.stage == Stage::Open
+            && self.subflows[index].state.stage() == Stage::Open
         {
             self.subflows[index].leave();
         }
@@ -134,13 +134,13 @@ impl Connection {
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours, or too many were not on this
     /// subflow.
     pub(crate) fn on_fast_close(&mut self, index: usize, key: [u8; 8]) -> bool {
-        let bad = &mut self.subflows[index].state.bad_fast_closes;
-        if *bad >= MAX_BAD_FAST_CLOSES
+        let state = &mut self.subflows[index].state;
+        if state.bad_fast_closes() >= MAX_BAD_FAST_CLOSES
             || !self.protection.is_fast_close(&key)
             || self.protection.mode() != Mode::Multipath
         {
             log::debug!("MP_FASTCLOSE dropped: the key is wrong");
-            *bad += 1;
+            state.on_bad_fast_close();
             self.counters.bad_fast_closes += 1;
             return false;
         }

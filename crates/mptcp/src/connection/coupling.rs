@@ -5,15 +5,10 @@
 //! the algorithm couples them (RFC 6356, OLIA). BBR is not coupled.
 
 use arrayvec::ArrayVec;
-use plait_base::Instant;
 use plait_tcp::congestion::{Algorithm, Coupling, Member};
 
 use crate::Connection;
-use crate::subflows::Subflow;
-use crate::subflows::shared::Delays;
-
-/// Subflows with coupled congestion control. Further subflows are left out of account.
-const MAX_COUPLED: usize = 32;
+use crate::subflows::{MAX_COUPLED, Subflow};
 
 /// The part of one TCP's increase for subflows over different paths that share one queue. A full queue mostly drops packets of one of them
 /// at a time, so that together they yield less than one TCP does. Measured in `sim/tests/fairness.rs`: with all of the increase they take
@@ -30,14 +25,14 @@ impl Connection {
             let is_of_group = match algorithm {
                 Algorithm::Lia | Algorithm::Olia => true,
                 Algorithm::NewReno | Algorithm::Cubic | Algorithm::Adaptive => {
-                    subflow.state.path == own.state.path || shares_queue(own, subflow)
+                    subflow.state.path() == own.state.path() || own.shares_queue(subflow)
                 }
                 Algorithm::Bbr => false,
             };
-            is_of_group && subflow.state.id != own.state.id && subflow.is_good()
+            is_of_group && subflow.state.id() != own.state.id() && subflow.is_good()
         };
         let is_shared_queue =
-            self.subflows.iter().filter(is_sibling).any(|sibling| sibling.state.path != own.state.path);
+            self.subflows.iter().filter(is_sibling).any(|sibling| sibling.state.path() != own.state.path());
         let mut siblings = self.subflows.iter().filter(is_sibling).peekable();
         let coupling = siblings.peek().is_some().then(|| {
             let member = |subflow: &Subflow| subflow.figures().member;
@@ -49,32 +44,4 @@ impl Connection {
         });
         self.subflows[index].tcp.set_coupling(coupling);
     }
-
-    /// Notes the last round trip of a subflow, and checks at intervals which other subflows wait in the same queue.
-    pub(crate) fn watch_delay(&mut self, now: Instant, index: usize) {
-        if self.subflows.len() < 2 {
-            return;
-        }
-        let Some(subflow) = self.subflows.get_mut(index) else { return };
-        let Some(round_trip) = subflow.tcp.latest_round_trip() else { return };
-        let mut delays = subflow.state.delays.take().unwrap_or_else(Delays::new);
-        let id = subflow.state.id;
-        if delays.take(now, round_trip) {
-            let others = self.subflows.iter().filter(|other| other.state.id != id).take(MAX_COUPLED);
-            for (other, theirs) in
-                others.filter_map(|other| Some((other.state.id, other.state.delays.as_ref()?)))
-            {
-                delays.compare(other, theirs);
-            }
-        }
-        self.subflows[index].state.delays = Some(delays);
-    }
-}
-
-/// Whether both subflows wait in the same queue, as far as either has found out.
-fn shares_queue(one: &Subflow, other: &Subflow) -> bool {
-    let knows = |a: &Subflow, b: &Subflow| {
-        a.state.delays.as_ref().is_some_and(|delays| delays.shares_with(b.state.id))
-    };
-    knows(one, other) || knows(other, one)
 }

@@ -33,18 +33,15 @@ impl Connection {
         log::debug!(?reason, "falls back to plain TCP, if allowed");
         let subflow = &self.subflows[index];
         let shift = self.outgoing.next().wrapping_sub(subflow.tcp.next_offset());
-        let way = (subflow.state.id, shift);
+        let way = (subflow.state.id(), shift);
         if let Err(error) = self.protection.fall_back(self.config.fallback, reason, way) {
             self.fail(error);
             return;
         }
         let subflow = &mut self.subflows[index];
-        subflow.state.announce_infinite = mapped == Mapped::Announce;
-        subflow.state.stall = None;
-        for data in core::mem::take(&mut subflow.state.mappings).into_unplaced() {
+        for data in subflow.state.on_fallback(mapped == Mapped::Announce) {
             self.incoming.append(data);
         }
-        subflow.state.unmapped_since = None;
         self.outgoing.forget_blocks();
         self.incoming.drop_early();
         self.follow_plain_acks();
@@ -58,7 +55,7 @@ impl Connection {
 
     /// Handles a checksum failure: the bytes of the mapping at `dsn` differ from those sent.
     pub(crate) fn on_corrupted(&mut self, index: usize, dsn: Dsn) {
-        log::debug!(subflow = self.subflows[index].state.id.0, "data checksum is wrong");
+        log::debug!(subflow = self.subflows[index].state.id().0, "data checksum is wrong");
         self.counters.checksum_failures += 1;
         if self.can_fall_back(index) {
             let subflow = &mut self.subflows[index];
@@ -100,19 +97,19 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# The receiver SHOULD stop generating Data ACKs after it
         //# receives an infinite mapping.
-        self.subflows[index].state.acks_data_still = !self.closing.is_over();
+        self.subflows[index].state.set_acks_data_still(!self.closing.is_over());
     }
 
     /// Ends the Data-ACKs of plain TCP at a segment with data whose mapping is infinite or missing.
     pub(crate) fn watch_for_infinite(&mut self, index: usize, mapping: Option<Mapping>) {
         if mapping.is_none_or(|mapping| mapping.length == 0) {
-            self.subflows[index].state.acks_data_still = false;
+            self.subflows[index].state.set_acks_data_still(false);
         }
     }
 
     /// Handles a subflow on which the options are stripped.
     pub(crate) fn on_stripped(&mut self, index: usize) {
-        log::debug!(subflow = self.subflows[index].state.id.0, "options are stripped on the way");
+        log::debug!(subflow = self.subflows[index].state.id().0, "options are stripped on the way");
         self.counters.stripped += 1;
         if self.can_fall_back(index) {
             self.fall_back(index, PlainReason::NoDss, Mapped::Announce);

@@ -107,12 +107,12 @@ impl Connection {
         if self.joins() != Joins::OnePerPath {
             return;
         }
-        let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
+        let (id, path) = (self.subflows[index].state.id(), self.subflows[index].state.path());
         for index in 0..self.subflows.len() {
             let state = &self.subflows[index].state;
-            let waits = matches!((state.stage, state.kind), (Stage::Opening, Kind::JoinActive { .. }));
-            let (other, remote) = (state.path, state.tuple.remote);
-            if state.id == id || !waits || !self.paths.known_paths().is_same_device(other, path) {
+            let waits = matches!((state.stage(), state.kind()), (Stage::Opening, Kind::JoinActive { .. }));
+            let (other, remote) = (state.path(), state.tuple().remote);
+            if state.id() == id || !waits || !self.paths.known_paths().is_same_device(other, path) {
                 continue;
             }
             self.subflows[index].cancel();
@@ -129,10 +129,10 @@ impl Connection {
             return;
         }
         self.cancel_slower(now, index);
-        let (id, path) = (self.subflows[index].state.id, self.subflows[index].state.path);
+        let (id, path) = (self.subflows[index].state.id(), self.subflows[index].state.path());
         let is_in_its_place = |subflow: &Subflow| {
-            subflow.state.id != id
-                && subflow.state.path == path
+            subflow.state.id() != id
+                && subflow.state.path() == path
                 && subflow.state.is_ours()
                 && subflow.is_good()
         };
@@ -159,8 +159,8 @@ impl Connection {
             if !state.is_present() && self.mode() == Mode::Multipath {
                 continue;
             }
-            let local = state.tuple.local.ip();
-            match host.paths().get(state.path) {
+            let local = state.tuple().local.ip();
+            match host.paths().get(state.path()) {
                 Some(path)
                     if path.up && path.class != PathClass::Never && path.local_for(local) == Some(local) =>
                 {
@@ -191,7 +191,7 @@ impl Connection {
             // own.
             Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
-                let id = self.subflows[index].state.id;
+                let id = self.subflows[index].state.id();
                 self.subflows[index].reset(ResetInfo::for_now(ResetReason::Unspecified));
                 self.outgoing.on_lost(id);
             }
@@ -202,13 +202,13 @@ impl Connection {
     fn change_path(&mut self, now: Instant, index: usize, backup: bool) {
         let mode = self.mode();
         let subflow = &mut self.subflows[index];
-        if core::mem::replace(&mut subflow.state.backup_ours, backup) != backup
+        if subflow.state.set_backup(backup)
             && mode == Mode::Multipath
             && subflow.is_open()
             && !self.protection.prioritise(&subflow.state, backup)
         {
-            subflow.say_priority(backup);
-            subflow.state.priority.on_said(now);
+            subflow.say_priority();
+            subflow.state.on_priority_said(now);
         }
     }
 }

@@ -39,7 +39,7 @@ impl Pace {
         let claimed = f64::from(stats.congestion_window) / round_trip.as_secs_f64().max(1e-6);
         let measured = stats.delivery_rate.filter(|_| !stats.delivery_rate_app_limited);
         let rate = measured.map_or(claimed, |measured| claimed.min(measured as f64));
-        Self { id: subflow.state.id, acked: subflow.tcp.acked_offset(), round_trip, late, rate }
+        Self { id: subflow.state.id(), acked: subflow.tcp.acked_offset(), round_trip, late, rate }
     }
 
     /// Returns how long the acknowledgment of a block may still take: the rest of a round trip, or, for a late block, as long as its age.

@@ -56,7 +56,7 @@ impl Connection {
                 }
             }
             Arrival::Accepted { offset, window } => {
-                self.watch_delay(now, index);
+                self.subflows.watch_delay(now, index);
                 let arrived = Arrived { index, segment, signals: &signals, offset, window };
                 self.on_accepted(now, &arrived, host);
             }
@@ -75,7 +75,7 @@ impl Connection {
             let state = &self.subflows[index].state;
             // The reason is not authenticated: on a sealed connection it must not keep us from a path.
             if let Some(reset) = signals.reset.filter(|_| self.protection.trusts_options()) {
-                self.paths.on_refused(state.path, state.tuple.remote, Refusal::of(reset));
+                self.paths.on_refused(state.path(), state.tuple().remote, Refusal::of(reset));
             }
             return;
         }
@@ -84,7 +84,7 @@ impl Connection {
             self.follow_trial(now, index);
         }
         let state = &self.subflows[index].state;
-        match (state.stage, state.kind) {
+        match (state.stage(), state.kind()) {
             (Stage::Opening, Kind::FirstActive) if is_syn && segment.flags.contains(Flags::ACK) => {
                 self.on_first_syn_ack(arrived);
             }
@@ -111,7 +111,7 @@ impl Connection {
     /// Handles the options of an acceptable segment on an established subflow.
     fn take_signals(&mut self, now: Instant, arrived: &Arrived<'_>, host: &mut dyn Host) {
         let Arrived { index, signals, .. } = *arrived;
-        match self.subflows[index].state.stage {
+        match self.subflows[index].state.stage() {
             Stage::Open | Stage::Leaving => {}
             Stage::Opening | Stage::Unconfirmed { .. } | Stage::Over => return,
         }
@@ -120,7 +120,7 @@ impl Connection {
             self.declare_first(index, length, checksum);
         }
         if let Some(dss) = signals.dss {
-            self.subflows[index].state.has_dss = true;
+            self.subflows[index].state.on_dss();
             self.take_dss(arrived, &dss);
         } else if !signals.any {
             self.check_stripped(index);
@@ -129,7 +129,7 @@ impl Connection {
             return;
         }
         if let Some(backup) = signals.prio {
-            self.subflows[index].state.backup_theirs = backup;
+            self.subflows[index].state.on_priority(backup);
         }
         if let Some(add) = signals.add_addr {
             self.on_add_addr(now, index, &add, host);
@@ -145,7 +145,7 @@ impl Connection {
     /// Handles DSS options that came before the key.
     pub(crate) fn take_early_mappings(&mut self, index: usize) {
         for (dss, offset) in self.incoming.take_early_mappings() {
-            self.subflows[index].state.has_dss = true;
+            self.subflows[index].state.on_dss();
             self.take_mapping(index, offset, &dss);
         }
     }
@@ -208,7 +208,7 @@ impl Connection {
         let dsn = session.numbers.incoming.dsn(1);
         let checksum =
             checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
-        self.subflows[index].state.has_dss = true;
+        self.subflows[index].state.on_dss();
         self.declare(index, Mapping { offset: 1, dsn, length: u64::from(length), checksum });
     }
 
@@ -217,14 +217,14 @@ impl Connection {
             numbers.is_mapped = true;
         }
         let state = &mut self.subflows[index].state;
-        match state.mappings.declare(mapping, state.read) {
+        match state.declare(mapping) {
             Declaration::Fine => {}
             Declaration::Conflict => {
-                log::debug!(subflow = state.id.0, "mapping dropped: it contradicts another");
+                log::debug!(subflow = state.id().0, "mapping dropped: it contradicts another");
                 self.counters.mapping_conflicts += 1;
             }
             Declaration::TooMany => {
-                log::debug!(subflow = state.id.0, "mapping dropped: there are too many");
+                log::debug!(subflow = state.id().0, "mapping dropped: there are too many");
                 self.counters.mappings_refused += 1;
             }
         }
@@ -234,7 +234,7 @@ impl Connection {
     fn check_stripped(&mut self, index: usize) {
         let subflow = &self.subflows[index];
         let acked = subflow.tcp.acked_offset();
-        if acked > 1 && !(self.protection.is_confirmed() && subflow.state.has_dss) {
+        if acked > 1 && !(self.protection.is_confirmed() && subflow.state.has_dss()) {
             self.on_stripped(index);
         } else if acked > self.outgoing.acked() && self.can_fall_back(index) {
             // The subflow used Multipath TCP before. Only a peer that has fallen back acknowledges data like that. Its infinite mapping
@@ -256,10 +256,10 @@ impl Connection {
         let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
         while let Some(chunk) = self.subflows[index].tcp.read() {
             let state = &mut self.subflows[index].state;
-            state.read = chunk.offset + chunk.data.len() as u64;
+            state.on_read(&chunk);
             match mode {
                 Mode::Plain(_) => self.incoming.append(chunk.data),
-                Mode::Multipath | Mode::Opening => state.mappings.push(chunk),
+                Mode::Multipath | Mode::Opening => state.hold(chunk),
             }
         }
         if mode == Mode::Multipath {
@@ -277,7 +277,7 @@ impl Connection {
     }
 
     fn place_bytes(&mut self, now: Instant, index: usize) {
-        while let Some(placed) = self.subflows[index].state.mappings.place() {
+        while let Some(placed) = self.subflows[index].state.place() {
             match placed {
                 Placed::Data { dsn, data } => self.insert(dsn, data),
                 Placed::Corrupted { dsn } => {
@@ -288,12 +288,12 @@ impl Connection {
         }
         let is_first_data = self.protection.numbers().is_some_and(|numbers| !numbers.is_mapped);
         let state = &mut self.subflows[index].state;
-        let unmapped = state.mappings.unmapped();
+        let unmapped = state.unmapped();
         if unmapped == 0 {
-            state.unmapped_since = None;
+            state.on_all_mapped();
             return;
         }
-        state.unmapped_since = state.unmapped_since.or(Some(now));
+        state.on_unmapped(now);
         if is_first_data || unmapped > MAX_UNMAPPED {
             self.on_stripped(index);
         }
@@ -302,11 +302,11 @@ impl Connection {
     /// Handles bytes that have waited too long for their mapping.
     pub(crate) fn check_unmapped(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
-            let since = self.subflows[index].state.unmapped_since;
+            let since = self.subflows[index].state.unmapped_since();
             if self.mode() == Mode::Multipath && since.is_some_and(|since| since + MAX_UNMAPPED_TIME <= now) {
-                self.subflows[index].state.unmapped_since = None;
+                self.subflows[index].state.on_all_mapped();
                 log::debug!(
-                    subflow = self.subflows[index].state.id.0,
+                    subflow = self.subflows[index].state.id().0,
                     "bytes have no mapping: options are stripped on the way"
                 );
                 self.counters.stripped += 1;
@@ -316,7 +316,7 @@ impl Connection {
     }
 
     pub(crate) fn unmapped_deadline(&self) -> Option<Instant> {
-        let since = self.subflows.iter().filter_map(|subflow| subflow.state.unmapped_since).min()?;
+        let since = self.subflows.iter().filter_map(|subflow| subflow.state.unmapped_since()).min()?;
         Some(since + MAX_UNMAPPED_TIME)
     }
 
@@ -355,7 +355,7 @@ impl Connection {
     /// Handles the end of the peer's data on this subflow.
     fn on_subflow_finished(&mut self, index: usize) {
         if let Mode::Plain(tcp) = self.mode() {
-            if tcp.subflow() == self.subflows[index].state.id {
+            if tcp.subflow() == self.subflows[index].state.id() {
                 self.incoming.finish_here();
                 self.tell_reader();
             }
@@ -368,7 +368,7 @@ impl Connection {
 
     /// Leaves a subflow on which the peer sends nothing more, unless our bytes have no other path. Returns `true` if it is left.
     pub(crate) fn leave_half_closed(&mut self, index: usize) -> bool {
-        let id = self.subflows[index].state.id;
+        let id = self.subflows[index].state.id();
         let others_work = self.subflows.has_other_good(id);
         // After its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
@@ -383,15 +383,14 @@ impl Connection {
     }
 
     fn on_subflow_closed(&mut self, now: Instant, index: usize, why: Closed) {
-        let was = core::mem::replace(&mut self.subflows[index].state.stage, Stage::Over);
-        self.subflows[index].state.end = Some(why);
+        let was = self.subflows[index].state.on_closed(why);
         if self.closing.is_over() {
             return;
         }
         match self.mode() {
             Mode::Opening if self.role == Role::Active && was != Stage::Open => self.fail_to_open(why),
             Mode::Opening => self.fail(end_of(why)),
-            Mode::Plain(tcp) if tcp.subflow() == self.subflows[index].state.id => {
+            Mode::Plain(tcp) if tcp.subflow() == self.subflows[index].state.id() => {
                 self.on_plain_closed(now, why);
             }
             Mode::Plain(_) => {}

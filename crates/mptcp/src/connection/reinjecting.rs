@@ -52,7 +52,7 @@ impl Connection {
         let most = if self.closing.is_over() { MAX_LAST_FIN_TIMEOUTS } else { MAX_FIN_TIMEOUTS };
         for index in 0..self.subflows.len() {
             let subflow = &self.subflows[index];
-            if subflow.state.stage == Stage::Leaving && subflow.figures().backoff >= most {
+            if subflow.state.stage() == Stage::Leaving && subflow.figures().backoff >= most {
                 self.subflows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
         }
@@ -64,9 +64,9 @@ impl Connection {
         let subflow = &self.subflows[index];
         let figures = subflow.figures();
         let is_waited_for =
-            || self.outgoing.first().is_some_and(|first| first.is_carried_by(subflow.state.id));
+            || self.outgoing.first().is_some_and(|first| first.is_carried_by(subflow.state.id()));
         self.subflows.wants(Look::Stall, index)
-            || subflow.state.stall.is_some()
+            || subflow.state.stall().is_some()
             || figures.is_half_closed
             || figures.stall.is_some_and(|at| at <= now)
             || is_waited_for()
@@ -74,7 +74,7 @@ impl Connection {
 
     fn check_stall(&mut self, now: Instant, index: usize) {
         let subflow = &self.subflows[index];
-        let (id, acked) = (subflow.state.id, subflow.tcp.acked_offset());
+        let id = subflow.state.id();
         let has_other = self.subflows.has_other_good(id);
         // The peer may have left it when there was something to send; now there is not.
         let is_half_closed = subflow.tcp.state() == State::CloseWait && self.outgoing.queued() == 0;
@@ -82,9 +82,9 @@ impl Connection {
             return;
         }
         let subflow = &self.subflows[index];
-        match subflow.state.stall {
+        match subflow.state.stall() {
             Some(stall) if self.has_recovered(subflow, stall) => {
-                self.subflows[index].state.stall = None;
+                self.subflows[index].state.on_recovered();
                 self.on_recovered(now, index);
             }
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
@@ -101,9 +101,9 @@ impl Connection {
                 if stats.backoff > 0 || (is_late && has_other) {
                     let is_denied = self.protection.authenticates_data_acks() && stats.backoff == 0;
                     let subflow = &mut self.subflows[index];
-                    subflow.state.stall = Some(Stall { since: now, acked, until: subflow.tcp.next_offset() });
+                    subflow.stall(now);
                     if is_denied {
-                        subflow.state.sealed.delivery.on_late();
+                        subflow.state.sealed_mut().delivery_mut().on_late();
                     }
                     log::debug!(
                         subflow = id.0,
@@ -124,7 +124,7 @@ impl Connection {
         if !self.protection.authenticates_data_acks() {
             return stall.acked < acked || !subflow.is_busy();
         }
-        let is_old = |carrier: &Carrier| carrier.subflow == subflow.state.id && carrier.end <= stall.until;
+        let is_old = |carrier: &Carrier| carrier.subflow == subflow.state.id() && carrier.end <= stall.until;
         acked >= stall.until && !self.outgoing.first().is_some_and(|first| first.carriers.iter().any(is_old))
     }
 
@@ -135,7 +135,7 @@ impl Connection {
             return None;
         }
         let first = self.outgoing.first()?;
-        let carrier = first.carriers.iter().find(|carrier| carrier.subflow == subflow.state.id)?;
+        let carrier = first.carriers.iter().find(|carrier| carrier.subflow == subflow.state.id())?;
         Some(carrier.since + self.longest_wait(subflow))
     }
 
@@ -143,7 +143,7 @@ impl Connection {
     /// take, and no shorter time than queues explain.
     fn longest_wait(&self, subflow: &Subflow) -> Duration {
         let others =
-            self.subflows.iter().filter(|other| other.state.id != subflow.state.id && other.is_good());
+            self.subflows.iter().filter(|other| other.state.id() != subflow.state.id() && other.is_good());
         let limit =
             others.map(Subflow::longest_trip).min().map_or(Duration::MAX, |best| best.max(LONGEST_WAIT));
         subflow.longest_trip().min(limit)
@@ -154,7 +154,7 @@ impl Connection {
     /// Selective acknowledgments do not count: an attacker that delays the first block gains nothing by forging them.
     pub(crate) fn has_too_much(&self, now: Instant, subflow: &Subflow) -> bool {
         self.is_queue_long(now, subflow)
-            && subflow.state.sealed.delivery.bytes_in(LONGEST_QUEUE).is_none_or(|bytes| {
+            && subflow.state.sealed().delivery().bytes_in(LONGEST_QUEUE).is_none_or(|bytes| {
                 subflow.tcp.next_offset().saturating_sub(subflow.tcp.acked_offset()) as f64 >= bytes
             })
     }
@@ -163,24 +163,25 @@ impl Connection {
     pub(crate) fn is_queue_long(&self, now: Instant, subflow: &Subflow) -> bool {
         self.protection.authenticates_data_acks()
             && self.outgoing.first().and_then(Block::only_carrier).is_some_and(|carrier| {
-                carrier.subflow == subflow.state.id && now.saturating_since(carrier.since) > LONGEST_QUEUE
+                carrier.subflow == subflow.state.id() && now.saturating_since(carrier.since) > LONGEST_QUEUE
             })
     }
 
     /// Sends the blocks that only this subflow carries on others too.
     fn reinject_from(&mut self, id: SubflowId) {
         let subflows = &self.subflows;
-        let is_good =
-            |other: SubflowId| subflows.iter().any(|subflow| subflow.state.id == other && subflow.is_good());
+        let is_good = |other: SubflowId| {
+            subflows.iter().any(|subflow| subflow.state.id() == other && subflow.is_good())
+        };
         self.outgoing.on_stalled(id, is_good);
     }
 
     /// Handles the end of a subflow.
     pub(crate) fn on_subflow_lost(&mut self, now: Instant, index: usize, was: Stage) {
         let state = &self.subflows[index].state;
-        let (id, path, remote) = (state.id, state.path, state.tuple.remote);
+        let (id, path, remote) = (state.id(), state.path(), state.tuple().remote);
         log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
-        let end = state.end;
+        let end = state.end();
         let (is_ours, has_carried) = (state.is_ours(), self.subflows[index].tcp.next_offset() > 1);
         if has_carried {
             self.outgoing.on_lost(id);
@@ -258,7 +259,7 @@ impl Connection {
             return None;
         }
         let good = self.subflows.iter().filter(|subflow| subflow.is_good()).count();
-        let of = |subflow: &Subflow| match subflow.state.stall {
+        let of = |subflow: &Subflow| match subflow.state.stall() {
             Some(stall) if good > 0 => Some(stall.since + MAX_STALL),
             Some(_) => None,
             None if good > 1 => {
@@ -303,7 +304,7 @@ impl Connection {
     fn other_way_for(&self, start: u64) -> Option<usize> {
         let block = self.outgoing.block(start)?;
         let is_in_tcp = |subflow: &Subflow| {
-            let carrier = block.carriers.iter().find(|carrier| carrier.subflow == subflow.state.id);
+            let carrier = block.carriers.iter().find(|carrier| carrier.subflow == subflow.state.id());
             carrier.is_some_and(|carrier| carrier.end > subflow.tcp.acked_offset())
         };
         self.subflows.iter().position(|subflow| {

@@ -39,14 +39,14 @@ impl Connection {
                 continue;
             }
             let subflow = self.subflows.speaker(index);
-            subflow.state.sealed.note_gaps(subflow.tcp.has_gaps());
-            let waiting = subflow.state.control.len();
+            subflow.state.sealed_mut().note_gaps(subflow.tcp.has_gaps());
+            let waiting = subflow.state.waiting_signals();
             let mut options =
                 OptionsOut { subflow: &mut subflow.state, protection: &mut self.protection, stream };
             let mut segment = subflow.tcp.poll_transmit(now, &mut options);
             if let Some(segment) = &mut segment {
-                let owes_fin = stream.fin.is_some() && !stream.has_sent && subflow.state.keys_told;
-                if owes_fin || (1..waiting).contains(&subflow.state.control.len()) {
+                let owes_fin = stream.fin.is_some() && !stream.has_sent && subflow.state.has_told_keys();
+                if owes_fin || (1..waiting).contains(&subflow.state.waiting_signals()) {
                     // One at a time; the next one goes with an ACK of its own.
                     subflow.tcp.request_ack();
                 }
@@ -95,7 +95,7 @@ impl Connection {
         let limit = whole_segments(subflow.tcp.quantum(), subflow.tcp.segment_payload(0));
         let Some((start, payload)) = self.outgoing.take(room.min(limit)) else { return false };
         let mut options = OptionBytes::new();
-        if core::mem::take(&mut subflow.state.announce_infinite)
+        if subflow.state.take_infinite_mapping()
             && let Some(session) = self.protection.session()
         {
             options = infinite_options(session, start, subflow.tcp.next_offset());
@@ -171,11 +171,11 @@ impl Connection {
         let has_good = open().any(Subflow::is_good);
         // A subflow that is suspect, or slow at the moment, does not prevent the use of a backup.
         let is_slow = |subflow: &Subflow| {
-            self.is_queue_long(now, subflow) || subflow.state.sealed.delivery.is_slow(now)
+            self.is_queue_long(now, subflow) || subflow.state.sealed().delivery().is_slow(now)
         };
         let has_regular = open().any(|subflow| subflow.is_regular() && !is_slow(subflow));
         let is_held_back = |subflow: &Subflow| {
-            let mut others = open().filter(|other| other.state.id != subflow.state.id);
+            let mut others = open().filter(|other| other.state.id() != subflow.state.id());
             if has_regular {
                 (self.is_disputed(subflow) || self.has_too_much(now, subflow))
                     && others.any(Subflow::is_regular)
@@ -199,13 +199,17 @@ impl Connection {
             let claimed = f64::from(window) / srtt.as_secs_f64().max(1e-6);
             Candidate {
                 index,
-                id: subflow.state.id,
+                id: subflow.state.id(),
                 srtt,
                 room,
                 paced,
                 window,
                 in_flight: stats.in_flight,
-                rate: if has_proof { subflow.state.sealed.delivery.believed(now, claimed) } else { claimed },
+                rate: if has_proof {
+                    subflow.state.sealed().delivery().believed(now, claimed)
+                } else {
+                    claimed
+                },
                 is_slow_start: window < stats.slow_start_threshold,
             }
         };
@@ -225,7 +229,7 @@ impl Connection {
         let end = self.outgoing.block_from(first).map_or(first, Block::end);
         // The first block may need a subflow that nothing else would use, or wait although a block behind it need not.
         let is_new = |subflow: &Subflow| {
-            !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(subflow.state.id))
+            !self.outgoing.block(first).is_some_and(|block| block.is_carried_by(subflow.state.id()))
         };
         let for_first =
             self.candidates(now, |subflow| is_new(subflow) && self.may_carry(subflow, first, end));
@@ -255,11 +259,11 @@ impl Connection {
             return false;
         }
         for candidate in self.candidates(now, |_| true).iter().filter(|candidate| candidate.room > 0) {
-            while let Some(block) = self.outgoing.block_from(self.subflows[candidate.index].state.copied) {
+            while let Some(block) = self.outgoing.block_from(self.subflows[candidate.index].state.copied()) {
                 let subflow = &self.subflows[candidate.index];
                 let may_carry = self.may_carry(subflow, block.start, block.end());
                 let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
-                self.subflows[candidate.index].state.copied = block.end();
+                self.subflows[candidate.index].state.on_copied(block.end());
                 if !is_here && may_carry {
                     return self.resend(now, candidate.index, start);
                 }
@@ -308,7 +312,7 @@ impl Connection {
             return self.send_sealed(now, index, room);
         }
         let subflow = &self.subflows[index];
-        let is_first_data = subflow.state.kind == Kind::FirstActive && self.outgoing.next() == 1;
+        let is_first_data = subflow.state.kind() == Kind::FirstActive && self.outgoing.next() == 1;
         let segment = subflow.tcp.segment_payload(DATA_OPTIONS);
         let limit =
             if is_first_data { usize::from(segment) } else { whole_segments(subflow.tcp.quantum(), segment) };
@@ -327,7 +331,7 @@ impl Connection {
         } else {
             data_options(session, self.incoming.next(), start, offset, &payload)
         };
-        self.outgoing.on_chosen(subflow.state.id);
+        self.outgoing.on_chosen(subflow.state.id());
         self.give(now, (index, start), payload, options);
         true
     }
@@ -341,7 +345,7 @@ impl Connection {
             Body::Clear(payload) => payload.clone(),
             Body::Sealed(sealed) => {
                 let subflow = &mut self.subflows[index];
-                subflow.state.reinjected += sealed.len() as u64;
+                subflow.state.on_reinjected(sealed.len());
                 if block.ends_stream() {
                     // What has arrived is acknowledged before, in a segment of its own: an attacker could drop the segment with the
                     // DATA_FIN on every path.
@@ -353,7 +357,7 @@ impl Connection {
         let Some(session) = self.protection.session() else { return false };
         let offset = self.subflows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
-        self.subflows[index].state.reinjected += payload.len() as u64;
+        self.subflows[index].state.on_reinjected(payload.len());
         self.give(now, (index, start), payload, options);
         true
     }
@@ -365,7 +369,7 @@ impl Connection {
         payload: Bytes,
         options: OptionBytes,
     ) {
-        log::trace!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, start, len = payload.len(), "block leaves");
+        log::trace!(subflow = self.subflows[index].state.id().0, path = ?self.subflows[index].state.path(), start, len = payload.len(), "block leaves");
         let length = payload.len() as u64;
         self.note_carried(index, start, length);
         let subflow = &mut self.subflows[index];
@@ -375,7 +379,7 @@ impl Connection {
         let offset = if is_dated { subflow.tcp.send_dated(record) } else { subflow.tcp.send(record) };
         self.outgoing.on_carried(
             start,
-            Carrier { subflow: subflow.state.id, end: offset + length, since: now, is_denied: false },
+            Carrier { subflow: subflow.state.id(), end: offset + length, since: now, is_denied: false },
         );
     }
 
@@ -383,7 +387,7 @@ impl Connection {
     pub(crate) fn reap(&mut self) {
         while let Some(subflow) = self.subflows.take_closed() {
             self.protection.forget(&subflow.state);
-            self.notices.push(Event::SubflowClosed { id: subflow.state.id, tuple: subflow.state.tuple });
+            self.notices.push(Event::SubflowClosed { id: subflow.state.id(), tuple: subflow.state.tuple() });
         }
     }
 }

@@ -1,15 +1,8 @@
 //! Which subflow may carry which bytes: path classes of both sides, and the number of trusted paths left.
 
 use crate::config::{Protect, WithoutTrusted};
-use crate::subflows::{Subflow, SubflowState};
+use crate::subflows::Subflow;
 use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
-
-impl SubflowState {
-    /// Returns the lower of the classes that both sides give to the path.
-    pub(crate) fn trust(&self) -> PathClass {
-        self.class.max(self.class_theirs)
-    }
-}
 
 impl Connection {
     pub(crate) fn trusted_paths(&self) -> TrustedPaths {
@@ -66,8 +59,7 @@ impl Connection {
     /// a scrambled connection, and if untrusted paths carry only a limited number of bytes in a row. Its retransmissions must not go over a
     /// path that has become untrusted. The peer learns the new class when the path is joined again. Returns `false` if nothing changes.
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
-        let state = &mut self.subflows[index].state;
-        let is_other = core::mem::replace(&mut state.class, class) != class;
+        let is_other = self.subflows[index].state.set_class(class);
         let is_bound = self.protection.is_bound_to_classes()
             || (self.protection.is_readable_in_rows()
                 && matches!(self.config.scheduler, Scheduler::Dispersed { .. }));

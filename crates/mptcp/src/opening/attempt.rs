@@ -55,7 +55,7 @@ impl Attempt {
         let start = Start { path, remote, remotes, first_id };
         let connection = Box::new(Connection::connect(now, config, &start, host));
         Self {
-            local: connection.subflows.first().map(|subflow| subflow.state.tuple.local),
+            local: connection.subflows.first().map(|subflow| subflow.state.tuple().local),
             connection,
             way: Way { path: path.id, remote },
             stage: AttemptStage::SynSent,
@@ -128,7 +128,7 @@ impl Attempt {
     pub(super) fn got_through(&self) -> bool {
         let first = self.connection.subflows.iter().find(|subflow| subflow.state.is_first());
         let is_repaired = self.connection.counters.blocks_repaired > 0;
-        let is_well = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed.failures() == 0;
+        let is_well = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed().failures() == 0;
         !self.may_join && !is_repaired && first.is_some_and(is_well)
     }
 
@@ -164,8 +164,8 @@ impl Connection {
     /// Returns the opening stage of this connection.
     fn opening_stage(&self) -> AttemptStage {
         let first = self.subflows.iter().find(|subflow| subflow.state.is_first());
-        let is_open = first.is_some_and(|subflow| subflow.state.stage == Stage::Open);
-        let has_read = first.is_some_and(|subflow| subflow.state.read > 1);
+        let is_open = first.is_some_and(|subflow| subflow.state.stage() == Stage::Open);
+        let has_read = first.is_some_and(|subflow| subflow.state.has_read());
         self.protection.opening_stage(is_open || self.mode() != Mode::Opening, has_read)
     }
 }

@@ -259,13 +259,13 @@ impl Protection {
 
     /// Sets the priority of a subflow. Returns `false` if an option must carry it.
     pub(crate) fn prioritise(&mut self, subflow: &SubflowState, backup: bool) -> bool {
-        self.sealed_mut().map(|sealed| sealed.prioritise(&subflow.sealed, backup)).is_some()
+        self.sealed_mut().map(|sealed| sealed.prioritise(subflow.sealed(), backup)).is_some()
     }
 
     /// Drops the keys of a subflow that is gone.
     pub(crate) fn forget(&mut self, subflow: &SubflowState) {
         if let Self::Sealed(sealed) = self {
-            sealed.forget(&subflow.sealed);
+            sealed.forget(subflow.sealed());
         }
     }
 

@@ -69,7 +69,7 @@ impl Protection {
         };
         let is_plain = matches!(self.mode(), Mode::Plain(_));
         let mut clear = Clear {
-            session: self.session().filter(|_| !is_plain || subflow.acks_data_still),
+            session: self.session().filter(|_| !is_plain || subflow.acks_data_still()),
             stream: StreamFacts { fin: stream.fin.filter(|_| !is_plain), ..stream },
             never_plain,
             subflow,
@@ -95,10 +95,10 @@ struct Clear<'a> {
 
 impl Clear<'_> {
     fn write_syn(&mut self, attempt: u8, out: &mut OptionBytes) {
-        match (self.subflow.kind, self.session) {
+        match (self.subflow.kind(), self.session) {
             (Kind::FirstActive, Some(session)) => {
-                self.subflow.plain_syn = attempt >= OFFERING_SYNS && !self.never_plain;
-                if !self.subflow.plain_syn {
+                self.subflow.on_syn(attempt >= OFFERING_SYNS && !self.never_plain);
+                if !self.subflow.has_plain_syn() {
                     put(&MptcpOption::Capable(capable(session, Keys::None)), usize::MAX, out);
                 }
             }
@@ -107,9 +107,9 @@ impl Clear<'_> {
                 Some(session @ Session { remote: Some(remote), .. }),
             ) => {
                 let join = MpJoin::Syn {
-                    backup: self.subflow.backup_ours,
-                    reserved: reserved_bits(session, self.subflow.class),
-                    address_id: self.subflow.local_address,
+                    backup: self.subflow.backup_ours(),
+                    reserved: reserved_bits(session, self.subflow.class()),
+                    address_id: self.subflow.local_address(),
                     token: remote.token(),
                     nonce,
                 };
@@ -121,7 +121,7 @@ impl Clear<'_> {
     }
 
     fn write_syn_ack(&mut self, out: &mut OptionBytes) {
-        match (self.subflow.kind, self.session) {
+        match (self.subflow.kind(), self.session) {
             (Kind::FirstPassive, Some(session)) => {
                 put(&MptcpOption::Capable(capable(session, Keys::Own)), usize::MAX, out);
             }
@@ -131,9 +131,9 @@ impl Clear<'_> {
             ) => {
                 let full = join_hmac(local, remote, nonce, peer_nonce);
                 let join = MpJoin::SynAck {
-                    backup: self.subflow.backup_ours,
-                    reserved: reserved_bits(session, self.subflow.class),
-                    address_id: self.subflow.local_address,
+                    backup: self.subflow.backup_ours(),
+                    reserved: reserved_bits(session, self.subflow.class()),
+                    address_id: self.subflow.local_address(),
                     hmac: *full.first_chunk().expect("32 bytes hold 8"),
                     nonce,
                 };
@@ -145,14 +145,14 @@ impl Clear<'_> {
     }
 
     fn write_ack(&mut self, room: usize, out: &mut OptionBytes) {
-        let keys_were_told = core::mem::take(&mut self.subflow.keys_told);
+        let keys_were_told = self.subflow.take_told_keys();
         let Some(session) = self.session else {
             self.write_control(room, out);
             return;
         };
         let Session { local, remote: Some(remote), .. } = session else { return };
-        if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.subflow.kind
-            && !matches!(self.subflow.stage, Stage::Open | Stage::Leaving | Stage::Over)
+        if let Kind::JoinActive { nonce, peer_nonce: Some(peer_nonce) } = self.subflow.kind()
+            && !matches!(self.subflow.stage(), Stage::Open | Stage::Leaving | Stage::Over)
         {
             let full = join_hmac(local, remote, nonce, peer_nonce);
             let hmac = *full.first_chunk().expect("32 bytes hold 20");
@@ -161,10 +161,10 @@ impl Clear<'_> {
         }
         // The HMAC of an announcement shows that the peer has both keys, so its echo does not wait for the keys.
         let needs_keys = !session.numbers.is_confirmed && !self.subflow.owes_echo();
-        if self.subflow.kind == Kind::FirstActive && needs_keys && !self.stream.has_sent {
+        if self.subflow.kind() == Kind::FirstActive && needs_keys && !self.stream.has_sent {
             // A DATA_FIN does not fit together with the keys, and either ACK may be lost: they alternate.
             if self.stream.fin.is_none() || !keys_were_told {
-                self.subflow.keys_told = put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out);
+                self.subflow.on_keys(put(&MptcpOption::Capable(capable(session, Keys::Both)), room, out));
                 return;
             }
         }
@@ -191,8 +191,8 @@ impl Clear<'_> {
 
     /// Writes the first control option that waits, if it fits.
     fn write_control(&mut self, room: usize, out: &mut OptionBytes) {
-        let Some(control) = self.subflow.control.front() else { return };
-        let written = match *control {
+        let Some(control) = self.subflow.next_signal() else { return };
+        let written = match control {
             Control::AddAddr(add) => put(&MptcpOption::AddAddr(add), room, out),
             Control::RemoveAddr(id) => {
                 put(&MptcpOption::RemoveAddr(RemoveAddr { address_ids: &[id] }), room, out)
@@ -201,13 +201,13 @@ impl Clear<'_> {
             Control::Fail { dsn } => put(&MptcpOption::Fail(MpFail { dsn }), room, out),
         };
         if written {
-            self.subflow.control.pop_front();
+            self.subflow.on_signalled();
         }
     }
 }
 
 fn write_reset(protection: &Protection, subflow: &SubflowState, room: usize, out: &mut OptionBytes) {
-    let reset_info = subflow.reset_info;
+    let reset_info = subflow.reset_info();
     if let Some(receiver_key) = protection.fast_close(subflow.trust()).filter(|_| reset_info.fast_close) {
         put(&MptcpOption::FastClose(FastClose { receiver_key }), room, out);
     }

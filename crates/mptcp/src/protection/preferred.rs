@@ -28,8 +28,8 @@ impl Preferred {
 
     /// Writes the options of the SYN.
     pub(super) fn write_syn(&mut self, attempt: u8, subflow: &mut SubflowState, out: &mut OptionBytes) {
-        subflow.plain_syn = attempt >= OFFERING_SYNS;
-        if !subflow.plain_syn {
+        subflow.on_syn(attempt >= OFFERING_SYNS);
+        if !subflow.has_plain_syn() {
             self.sealed.write_offer(out);
         }
     }

@@ -28,9 +28,9 @@ pub(crate) struct ExposureTracker(Vec<(Listener, BTreeMap<u64, u64>)>);
 
 /// Returns the eavesdroppers on a subflow.
 fn listeners(subflow: &SubflowState) -> impl Iterator<Item = Listener> + use<> {
-    let ours = (subflow.class != PathClass::Trusted).then_some(Listener::Path(subflow.path));
+    let ours = (subflow.class() != PathClass::Trusted).then_some(Listener::Path(subflow.path()));
     let theirs =
-        (subflow.class_theirs != PathClass::Trusted).then_some(Listener::Peer(subflow.tuple.remote.ip()));
+        (subflow.class_theirs() != PathClass::Trusted).then_some(Listener::Peer(subflow.tuple().remote.ip()));
     ours.into_iter().chain(theirs)
 }
 

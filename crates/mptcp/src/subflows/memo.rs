@@ -110,7 +110,7 @@ impl Figures {
         let (stats, congestion) = (subflow.tcp.stats(), subflow.tcp.congestion());
         Self {
             tcp: subflow.tcp.poll_timeout().map(|deadline| deadline.at),
-            third_ack: match subflow.state.stage {
+            third_ack: match subflow.state.stage() {
                 Stage::Unconfirmed { again, tries: _ } => Some(again),
                 Stage::Opening | Stage::Open | Stage::Leaving | Stage::Over => None,
             },

@@ -1,13 +1,13 @@
 //! The subflows of a connection: present, usable and past ones.
 
 pub(crate) mod delivery;
-pub(crate) mod doubt;
+mod doubt;
 pub(crate) mod inbox;
 pub(crate) mod life;
 mod memo;
-pub(crate) mod priority;
+mod priority;
 pub(crate) mod sealed;
-pub(crate) mod shared;
+mod shared;
 mod signal;
 mod stage;
 mod stall;
@@ -26,8 +26,9 @@ use crate::paths::{MAX_PRESENT, Present, PresentIds, Standing};
 use crate::status::{PathReports, Status, SubflowStatus};
 
 pub(crate) use memo::Look;
+pub(crate) use shared::MAX_COUPLED;
 pub(crate) use signal::{Control, ResetInfo};
-pub(crate) use stage::{Kind, Stage};
+pub(crate) use stage::{Kind, Stage, ThirdAck};
 pub(crate) use stall::{STALL_ROUND_TRIPS, Stall, UNKNOWN_RTT};
 pub(crate) use state::SubflowState;
 pub(crate) use subflow::Subflow;
@@ -60,6 +61,14 @@ impl Subflows {
     pub(crate) fn add(&mut self, subflow: Subflow) -> usize {
         self.subflows.push(subflow);
         self.subflows.len() - 1
+    }
+
+    /// Gives a subflow an unused id, and adds it.
+    pub(crate) fn name_and_add(&mut self, mut subflow: Subflow) -> SubflowId {
+        let id = self.draw_id();
+        subflow.state.on_id(id);
+        self.subflows.push(subflow);
+        id
     }
 
     /// Removes a subflow that TCP has finished with and that has nothing left to send, if there is one.
@@ -122,7 +131,7 @@ impl Subflows {
         if !subflow.memo.is_done(Look::Deliveries) {
             let (given, acked) = (subflow.tcp.next_offset(), subflow.tcp.acked_offset());
             let stats = subflow.tcp.stats();
-            let delivery = &mut subflow.state.sealed.delivery;
+            let delivery = subflow.state.sealed_mut().delivery_mut();
             let min_rtt = stats.min_rtt.unwrap_or_default();
             delivery.on_flight(now, given, acked, min_rtt);
             let harmed = stats.segments_lost + stats.copies_reported;
@@ -157,7 +166,7 @@ impl Subflows {
     /// Sets the remaining window of its TCP. A window that is already set is news only if the subflow has progressed.
     pub(crate) fn offer_window(&mut self, index: usize, window: u32) {
         let subflow = &mut self.subflows[index];
-        let window = window.saturating_sub(subflow.state.sealed.backlog());
+        let window = window.saturating_sub(subflow.state.sealed().backlog());
         if !subflow.memo.offers_another(window) && subflow.memo.is_done(Look::Window) {
             return;
         }
@@ -169,11 +178,11 @@ impl Subflows {
 
     /// Returns the index of the subflow with this id.
     pub(crate) fn index_of(&self, id: SubflowId) -> Option<usize> {
-        self.subflows.iter().position(|subflow| subflow.state.id == id)
+        self.subflows.iter().position(|subflow| subflow.state.id() == id)
     }
 
     pub(crate) fn with_id(&self, id: SubflowId) -> Option<&Subflow> {
-        self.subflows.iter().find(|subflow| subflow.state.id == id)
+        self.subflows.iter().find(|subflow| subflow.state.id() == id)
     }
 
     pub(crate) fn first(&self) -> Option<&Subflow> {
@@ -182,17 +191,17 @@ impl Subflows {
 
     /// Whether a subflow has these addresses.
     pub(crate) fn has_tuple(&self, tuple: &FourTuple) -> bool {
-        self.subflows.iter().any(|subflow| subflow.state.tuple == *tuple)
+        self.subflows.iter().any(|subflow| subflow.state.tuple() == *tuple)
     }
 
     /// Returns the subflows that affect further joins.
     pub(crate) fn present_for_joins(&self) -> impl Iterator<Item = Present> {
         let counts = |subflow: &&Subflow| subflow.state.counts() && !subflow.state.is_unproved_join();
         self.subflows.iter().filter(counts).map(|subflow| Present {
-            path: subflow.state.path,
-            local: subflow.state.tuple.local.ip(),
-            remote: subflow.state.tuple.remote.ip(),
-            standing: match subflow.state.stall {
+            path: subflow.state.path(),
+            local: subflow.state.tuple().local.ip(),
+            remote: subflow.state.tuple().remote.ip(),
+            standing: match subflow.state.stall() {
                 _ if subflow.state.is_hanging() => Standing::Hanging,
                 Some(stall) => Standing::Stalled(stall.since),
                 None => Standing::Well,
@@ -207,7 +216,7 @@ impl Subflows {
 
     /// Whether a present subflow has lasted.
     pub(crate) fn has_lasting(&self) -> bool {
-        self.subflows.iter().any(|subflow| subflow.state.is_present() && subflow.state.trial == Trial::Over)
+        self.subflows.iter().any(|subflow| subflow.state.is_present() && subflow.state.trial() == Trial::Over)
     }
 
     /// Whether a subflow is completely open and in use. Subflows that are still being opened, or are unverified, do not count.
@@ -227,14 +236,14 @@ impl Subflows {
 
     /// Whether a subflow other than `id` should get data.
     pub(crate) fn has_other_good(&self, id: SubflowId) -> bool {
-        self.subflows.iter().any(|subflow| subflow.state.id != id && subflow.is_good())
+        self.subflows.iter().any(|subflow| subflow.state.id() != id && subflow.is_good())
     }
 
     /// Returns the ids of the present ones; `None` if there are too many.
     pub(crate) fn present_ids(&self) -> Option<PresentIds> {
         let present = || self.subflows.iter().filter(|subflow| subflow.state.counts());
-        let is_well = |subflow: &Subflow| !subflow.state.is_hanging() && subflow.state.stall.is_none();
-        let ids = present().map(|subflow| (subflow.state.id, is_well(subflow))).take(MAX_PRESENT).collect();
+        let is_well = |subflow: &Subflow| !subflow.state.is_hanging() && subflow.state.stall().is_none();
+        let ids = present().map(|subflow| (subflow.state.id(), is_well(subflow))).take(MAX_PRESENT).collect();
         (self.subflows.len() <= MAX_PRESENT).then_some(ids)
     }
 
@@ -254,7 +263,7 @@ impl Subflows {
 
     /// Returns the last time at which a present subflow was verified.
     pub(crate) fn heard(&self) -> Option<Instant> {
-        self.subflows.iter().filter_map(|subflow| subflow.state.life.verified_at()).max()
+        self.subflows.iter().filter_map(|subflow| subflow.state.life().verified_at()).max()
     }
 
     /// Returns the subflow that gives way to a join of the peer when the limit is reached. It is the one verified longest ago, on the path
@@ -270,7 +279,7 @@ impl Subflows {
             let subflow = &self.subflows[index];
             subflow.is_open() && subflow.state.counts() && on_path(subflow) == most
         });
-        of_fullest.min_by_key(|&index| self.subflows[index].state.life.verified_at())
+        of_fullest.min_by_key(|&index| self.subflows[index].state.life().verified_at())
     }
 
     /// Returns the number of the peer's joins whose third segment has not arrived.

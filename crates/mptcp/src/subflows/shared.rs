@@ -10,6 +10,8 @@
 use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant, SubflowId};
 
+use super::{Subflow, Subflows};
+
 /// Duration covered by one mean.
 const BIN: Duration = Duration::from_millis(200);
 /// Number of means kept: enough for several drains of a queue.
@@ -21,6 +23,8 @@ const ENTER: f32 = 0.35;
 const LEAVE: f32 = 0.05;
 /// Least root mean square of the changes, in milliseconds. Smaller changes are not significant.
 const LEAST_CHANGE: f32 = 0.4;
+/// Subflows with coupled congestion control. Further subflows are left out of account.
+pub(crate) const MAX_COUPLED: usize = 32;
 /// Largest number of other subflows remembered. Further ones count as independent.
 const MAX_OTHERS: usize = 8;
 
@@ -109,6 +113,36 @@ impl Delays {
     /// Whether that subflow waits in the same queue.
     pub(crate) fn shares_with(&self, id: SubflowId) -> bool {
         self.shares_with.contains(&id)
+    }
+}
+
+impl Subflows {
+    /// Notes the last round trip of a subflow, and checks at intervals which other subflows wait in the same queue.
+    pub(crate) fn watch_delay(&mut self, now: Instant, index: usize) {
+        if self.len() < 2 {
+            return;
+        }
+        let subflow = &mut self[index];
+        let Some(round_trip) = subflow.tcp.latest_round_trip() else { return };
+        let mut delays = subflow.state.take_delays().unwrap_or_else(Delays::new);
+        let id = subflow.state.id();
+        if delays.take(now, round_trip) {
+            let others = self.iter().filter(|other| other.state.id() != id).take(MAX_COUPLED);
+            for (other, theirs) in others.filter_map(|other| Some((other.state.id(), other.state.delays()?)))
+            {
+                delays.compare(other, theirs);
+            }
+        }
+        self[index].state.set_delays(delays);
+    }
+}
+
+impl Subflow {
+    /// Whether both subflows wait in the same queue, as far as either has found out.
+    pub(crate) fn shares_queue(&self, other: &Self) -> bool {
+        let knows =
+            |a: &Self, b: &Self| a.state.delays().is_some_and(|delays| delays.shares_with(b.state.id()));
+        knows(self, other) || knows(other, self)
     }
 }
 

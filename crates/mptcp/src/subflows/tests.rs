@@ -1,6 +1,7 @@
 use super::*;
 use crate::Path;
 use crate::PathClass;
+use crate::protection::Nonces;
 use plait_base::{PathId, SeqNum};
 use plait_tcp::{Config, Isn, SegmentKind, SegmentOptions};
 use plait_wire::OptionBytes;
@@ -72,7 +73,7 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
 fn a_change_of_all_subflows_has_all_of_them_looked_at() {
     let mut subflows = at_rest(32);
     for subflow in &mut subflows {
-        subflow.state.backup_theirs = true;
+        subflow.state.on_priority(true);
     }
     assert_eq!(to_be_looked_at(&subflows, Look::Stall).len(), 32);
     assert_eq!(subflows.iter().filter(|subflow| subflow.has_figures()).count(), 0);
@@ -81,9 +82,9 @@ fn a_change_of_all_subflows_has_all_of_them_looked_at() {
 #[test]
 fn what_is_remembered_of_a_subflow_is_true_of_it() {
     let mut subflows = at_rest(2);
-    let again = Instant::from_millis(77);
     assert_eq!(subflows[1].figures().third_ack, None);
-    subflows[1].state.stage = Stage::Unconfirmed { again, tries: 0 };
+    subflows[1].state.on_join_answered(NOW, Nonces { own: 1, theirs: 2 }, 0);
+    let Stage::Unconfirmed { again, tries: 0 } = subflows[1].state.stage() else { unreachable!("just sent") };
     assert_eq!(subflows[1].figures().third_ack, Some(again));
     assert_eq!(subflows[0].figures().third_ack, None);
 }

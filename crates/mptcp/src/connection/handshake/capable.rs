@@ -55,18 +55,15 @@ impl Connection {
     /// Handles the answer to our SYN on a first subflow.
     pub(crate) fn on_first_syn_ack(&mut self, arrived: &Arrived<'_>) {
         let index = arrived.index;
-        self.subflows[index].state.stage = Stage::Open;
-        let tuple = self.subflows[index].state.tuple;
+        self.subflows[index].state.on_open();
+        let tuple = self.subflows[index].state.tuple();
         self.paths.set_initial(tuple.local.ip(), tuple.remote);
         let opened = self.protection.take_answer(&SynAck {
-            subflow: self.subflows[index].state.id,
+            subflow: self.subflows[index].state.id(),
             options: &arrived.segment.options,
             capable: arrived.signals.capable.as_ref(),
-            was_plain: self.subflows[index].state.plain_syn,
+            was_plain: self.subflows[index].state.has_plain_syn(),
         });
-        if opened == Opened::Multipath {
-            self.subflows[index].state.remote_address = Some(0);
-        }
         // The window of a SYN/ACK is not scaled, and TCP has taken that into account.
         self.on_opened(index, opened, arrived.window);
     }
@@ -95,13 +92,13 @@ impl Connection {
         {
             return;
         }
-        let subflow = self.subflows[index].state.id;
+        let subflow = self.subflows[index].state.id();
         let has_mapping = signals.dss.is_some() || arrived.offset > 1;
         let opened =
             self.protection.take_third_ack(subflow, &segment.options, signals.capable.as_ref(), has_mapping);
         match opened {
             Opened::Multipath | Opened::Sealing | Opened::FallBack(_) => {
-                self.subflows[index].state.stage = Stage::Open;
+                self.subflows[index].state.on_open();
             }
             Opened::Fail(_) => {}
             Opened::WrongKeys => {
@@ -124,20 +121,20 @@ impl Connection {
     /// Handles a completed TCP handshake for which the options did not decide the mode.
     pub(crate) fn on_established(&mut self, index: usize) {
         let state = &mut self.subflows[index].state;
-        if state.stage != Stage::Opening {
+        if state.stage() != Stage::Opening {
             return;
         }
-        match (state.kind, self.role, self.protection.mode()) {
+        match (state.kind(), self.role, self.protection.mode()) {
             // Both sides have opened at the same time: there is no SYN/ACK with a key.
             (Kind::FirstActive, _, Mode::Opening) => {
-                state.stage = Stage::Open;
-                let (subflow, was_plain) = (state.id, state.plain_syn);
+                state.on_open();
+                let (subflow, was_plain) = (state.id(), state.has_plain_syn());
                 let nothing = SynAck { subflow, options: &[], capable: None, was_plain };
                 let opened = self.protection.take_answer(&nothing);
                 self.on_opened(index, opened, 0);
             }
             (Kind::FirstPassive, Role::Passive, Mode::Plain(_)) => {
-                state.stage = Stage::Open;
+                state.on_open();
                 self.notices.connected();
             }
             (Kind::FirstActive | Kind::FirstPassive, _, _) => {}

@@ -4,7 +4,7 @@
 //! has it (the fourth ACK); before that no data may be sent.
 
 use crate::log;
-use plait_base::{Duration, Instant, SubflowId};
+use plait_base::{Instant, SubflowId};
 use plait_protect::sealed::SubflowTag;
 use plait_tcp::FourTuple;
 use plait_wire::{Flags, MpJoin, ResetReason, Segment};
@@ -13,13 +13,9 @@ use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
 use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
 use crate::subflows::sealed::flag_bits;
-use crate::subflows::{Kind, ResetInfo, Stage, Subflow};
+use crate::subflows::{Kind, ResetInfo, Subflow, ThirdAck};
 use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
-/// First interval of repeating the third ACK; doubles.
-const THIRD_ACK_INTERVAL: Duration = Duration::from_millis(250);
-/// Tries after which the subflow is given up.
-const THIRD_ACK_TRIES: u8 = 6;
 /// Largest number of the peer's joins that are subflows before their third segment arrives. Any host that has seen our token can send the
 /// SYN of a join, from any source address. Therefore none of these gives way to a younger one.
 const MAX_UNPROVED: usize = 16;
@@ -61,7 +57,7 @@ impl Connection {
         let nonce = host.random().next_u32();
         let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
         if has_data {
-            subflow.state.sealed.syn_data = self.data_of_answer(said.nonce, syn);
+            subflow.state.sealed_mut().set_syn_data(self.data_of_answer(said.nonce, syn));
         }
         Ok(self.add_join(subflow))
     }
@@ -140,9 +136,9 @@ impl Connection {
         let tcp = plait_tcp::Connection::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
         let kind = Kind::JoinPassive { nonce, peer_nonce: said.nonce };
         let mut subflow = self.new_subflow(NOT_ADDED, path, tcp, (tuple, kind), Some(said.address_id));
-        subflow.state.backup_theirs = said.backup;
-        subflow.state.class_theirs = self.protection.class_of(said.reserved);
-        subflow.state.sealed.initiator_said(said.backup, said.reserved, said.address_id);
+        subflow.state.on_priority(said.backup);
+        subflow.state.on_class(self.protection.class_of(said.reserved));
+        subflow.state.sealed_mut().initiator_said(said.backup, said.reserved, said.address_id);
         subflow
     }
 
@@ -153,47 +149,44 @@ impl Connection {
         subflow.tcp.poll_transmit(now, &mut options)
     }
 
-    fn add_join(&mut self, mut subflow: Subflow) -> SubflowId {
-        let (id, tuple) = (self.subflows.draw_id(), subflow.state.tuple);
-        subflow.state.id = id;
+    fn add_join(&mut self, subflow: Subflow) -> SubflowId {
+        let tuple = subflow.state.tuple();
+        let id = self.subflows.name_and_add(subflow);
         self.notices.push(Event::SubflowOpened { id, tuple });
-        self.subflows.add(subflow);
         id
     }
 
     /// Handles the answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
         let subflow = &mut self.subflows[arrived.index];
-        let Kind::JoinActive { nonce: own, .. } = subflow.state.kind else { return };
+        let Kind::JoinActive { nonce: own, .. } = subflow.state.kind() else { return };
         let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
             //# missing MP_JOIN in SYN/ACK response): send RST
-            log::debug!(subflow = subflow.state.id.0, "join answered without MP_JOIN");
+            log::debug!(subflow = subflow.state.id().0, "join answered without MP_JOIN");
             self.counters.joins_unanswered += 1;
-            let path = subflow.state.path;
+            let path = subflow.state.path();
             subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             self.on_path_missing(now, path, "MP_JOIN was stripped there");
             return;
         };
-        subflow.state.sealed.responder_said(backup, reserved, address_id);
+        subflow.state.sealed_mut().responder_said(backup, reserved, address_id);
         let nonces = Nonces { own, theirs: nonce };
         if !self.protection.is_join_answer(&mut subflow.state, nonces, &hmac) {
-            log::debug!(subflow = subflow.state.id.0, "join dropped: the HMAC is wrong or missing");
+            log::debug!(subflow = subflow.state.id().0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
-            let path = subflow.state.path;
+            let path = subflow.state.path();
             subflow.reset(ResetInfo::because(ResetReason::Mptcp));
             self.on_path_missing(now, path, "the answer to the join is not from a host with the keys");
             return;
         }
-        subflow.state.kind = Kind::JoinActive { nonce: own, peer_nonce: Some(nonce) };
-        subflow.state.backup_theirs = backup;
-        subflow.state.class_theirs = self.protection.class_of(reserved);
-        subflow.state.remote_address = subflow.state.remote_address.or(Some(address_id));
-        subflow.state.stage = Stage::Unconfirmed { again: now + THIRD_ACK_INTERVAL, tries: 0 };
+        subflow.state.on_priority(backup);
+        subflow.state.on_class(self.protection.class_of(reserved));
+        subflow.state.on_join_answered(now, nonces, address_id);
         // The peer may send data here as soon as it has our third ACK.
         self.outgoing.on_other_subflow();
         let state = &self.subflows[arrived.index].state;
-        if let (id, Some(name)) = (state.id, state.sealed.tag) {
+        if let (id, Some(name)) = (state.id(), state.sealed().tag()) {
             self.take_syn_data((id, name), &arrived.segment.payload);
         }
         self.cancel_slower(now, arrived.index);
@@ -201,11 +194,12 @@ impl Connection {
 
     /// Handles a segment that shows that the peer has received the third ACK.
     pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
-        log::debug!(subflow = self.subflows[index].state.id.0, path = ?self.subflows[index].state.path, "join is complete");
-        self.subflows[index].state.stage = Stage::Open;
+        log::debug!(subflow = self.subflows[index].state.id().0, path = ?self.subflows[index].state.path(), "join is complete");
+        self.subflows[index].state.on_open();
         self.begin_trial(now, index);
         if !self.protection.verifies_life() {
-            self.paths.on_joined(self.subflows[index].state.path, self.subflows[index].state.tuple.remote);
+            self.paths
+                .on_joined(self.subflows[index].state.path(), self.subflows[index].state.tuple().remote);
         }
     }
 
@@ -215,29 +209,29 @@ impl Connection {
             return;
         }
         let subflow = &mut self.subflows[arrived.index];
-        let Kind::JoinPassive { nonce, peer_nonce } = subflow.state.kind else { return };
+        let Kind::JoinPassive { nonce, peer_nonce } = subflow.state.kind() else { return };
         let nonces = Nonces { own: nonce, theirs: peer_nonce };
         let is_right = match arrived.signals.join {
             Some(MpJoin::Ack { hmac }) => self.protection.is_join_ack(&mut subflow.state, nonces, &hmac),
             Some(MpJoin::Syn { .. } | MpJoin::SynAck { .. }) | None => false,
         };
         if is_right {
-            self.displace_unverified(self.subflows[arrived.index].state.tuple.remote.ip());
+            self.displace_unverified(self.subflows[arrived.index].state.tuple().remote.ip());
         }
         let has_room = is_right && self.make_room();
         let subflow = &mut self.subflows[arrived.index];
         if has_room {
-            log::debug!(subflow = subflow.state.id.0, path = ?subflow.state.path, "join is complete");
-            subflow.state.stage = Stage::Open;
+            log::debug!(subflow = subflow.state.id().0, path = ?subflow.state.path(), "join is complete");
+            subflow.state.on_open();
             subflow.tcp.request_ack();
             // The peer that joined waits for the fourth ACK, and a share of the keys goes with it.
-            subflow.state.sealed.owes_offer = true;
+            subflow.state.sealed_mut().owe_offer();
             self.begin_trial(now, arrived.index);
             self.outgoing.on_other_subflow();
         } else if is_right {
             subflow.reset(ResetInfo::for_now(ResetReason::LackOfResources));
         } else {
-            log::debug!(subflow = subflow.state.id.0, "join dropped: the HMAC is wrong or missing");
+            log::debug!(subflow = subflow.state.id().0, "join dropped: the HMAC is wrong or missing");
             self.counters.bad_join_hmacs += 1;
             subflow.reset(ResetInfo::because(ResetReason::Mptcp));
         }
@@ -245,17 +239,13 @@ impl Connection {
 
     pub(crate) fn repeat_third_acks(&mut self, now: Instant) {
         for subflow in &mut self.subflows {
-            let Stage::Unconfirmed { again, tries } = subflow.state.stage else { continue };
-            if again > now {
-                continue;
+            match subflow.state.on_third_ack_time(now) {
+                ThirdAck::NotDue => {}
+                ThirdAck::Again => subflow.tcp.request_ack(),
+                ThirdAck::Unanswered => {
+                    subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                }
             }
-            if tries >= THIRD_ACK_TRIES {
-                subflow.reset(ResetInfo::because(ResetReason::MiddleboxInterference));
-                continue;
-            }
-            let wait = THIRD_ACK_INTERVAL * 2u32.pow(u32::from(tries) + 1);
-            subflow.state.stage = Stage::Unconfirmed { again: now + wait, tries: tries + 1 };
-            subflow.tcp.request_ack();
         }
     }
 

@@ -42,8 +42,8 @@ impl Connection {
     pub(super) fn read_handshake(&mut self, index: usize) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
         let state = &mut self.subflows[index].state;
-        if sealed.handshake_subflow() == Some(state.id) {
-            sealed.read_handshake(&mut state.sealed.inbox);
+        if sealed.handshake_subflow() == Some(state.id()) {
+            sealed.read_handshake(state.sealed_mut().inbox_mut());
         }
     }
 
@@ -76,10 +76,8 @@ impl Connection {
             return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
         }
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
-        let state = &mut self.subflows[index].state;
-        state.sealed.tag = Some(SubflowTag::FIRST);
+        self.subflows[index].state.sealed_mut().on_named(Some(SubflowTag::FIRST));
         if self.role == Role::Active {
-            state.remote_address = Some(0);
             // A listener's application is told when OPENING has come.
             self.notices.connected();
         }
@@ -116,7 +114,7 @@ impl Connection {
     /// and a reset would overtake them.
     fn fail_behind_alert(&mut self, now: Instant, why: String, subflow: SubflowId) {
         self.fail_and(ConnectionError::HandshakeFailed, |each, reset_info| {
-            if each.state.id == subflow {
+            if each.state.id() == subflow {
                 each.leave();
                 each.tcp.orphan(now);
             } else {

@@ -37,7 +37,8 @@ impl Connection {
         if let Some((ssn, length)) = arrived.signals.path_key
             && let Some(offset) = stream_offset(ssn, arrived.offset)
         {
-            let declared = self.subflows[arrived.index].state.sealed.inbox.declare_path_key(offset, length);
+            let declared =
+                self.subflows[arrived.index].state.sealed_mut().inbox_mut().declare_path_key(offset, length);
             self.on_declared(declared);
         }
         if let Some(check) = &arrived.signals.check {
@@ -48,7 +49,7 @@ impl Connection {
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
         match mapping {
             Some(mapping) if !is_bare_fin(mapping.length, mapping.ssn) => {
-                self.subflows[arrived.index].state.has_dss = true;
+                self.subflows[arrived.index].state.on_dss();
                 let Some(offset) = stream_offset(mapping.ssn, arrived.offset) else { return };
                 let declared = Declared {
                     offset,
@@ -65,7 +66,7 @@ impl Connection {
     }
 
     fn declare_block(&mut self, index: usize, declared: Declared) {
-        let declared = self.subflows[index].state.sealed.inbox.declare(declared);
+        let declared = self.subflows[index].state.sealed_mut().inbox_mut().declare(declared);
         self.on_declared(declared);
     }
 
@@ -80,7 +81,7 @@ impl Connection {
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
         let Some(established) = self.protection.established_mut() else { return };
-        let Some(subflow) = self.subflows[arrived.index].state.sealed.tag else { return };
+        let Some(subflow) = self.subflows[arrived.index].state.sealed().tag() else { return };
         let said = Said { ack, fin, tag: arrived.signals.tag };
         match established.check(subflow, &said, (self.outgoing.acked(), self.incoming.next())) {
             Worth::Genuine { acked, fin } => {
@@ -112,8 +113,8 @@ impl Connection {
     pub(crate) fn read_sealed(&mut self, now: Instant, index: usize) {
         while let Some(chunk) = self.subflows[index].tcp.read() {
             let state = &mut self.subflows[index].state;
-            state.read = chunk.offset + chunk.data.len() as u64;
-            state.sealed.inbox.push(chunk);
+            state.on_read(&chunk);
+            state.sealed_mut().inbox_mut().push(chunk);
         }
         match self.protection.sealed().map_or(Reader::Nothing, Sealed::reader) {
             Reader::Handshake => self.read_handshake(index),
@@ -124,19 +125,19 @@ impl Connection {
 
     /// Opens the blocks that are complete.
     pub(super) fn open_blocks(&mut self, now: Instant, index: usize) {
-        if self.subflows[index].state.sealed.tag.is_none() {
+        if self.subflows[index].state.sealed().tag().is_none() {
             return;
         }
         let before = self.progress();
-        self.subflows[index].state.sealed.is_paused = false;
-        while !self.closing.is_over() && self.subflows[index].state.stage != SubflowStage::Over {
+        self.subflows[index].state.sealed_mut().resume();
+        while !self.closing.is_over() && self.subflows[index].state.stage() != SubflowStage::Over {
             if self.is_opening_enough() {
-                self.subflows[index].state.sealed.is_paused = true;
+                self.subflows[index].state.sealed_mut().pause();
                 break;
             }
-            match self.subflows[index].state.sealed.inbox.next() {
+            match self.subflows[index].state.sealed_mut().inbox_mut().next() {
                 Next::Nothing => {
-                    self.subflows[index].state.unmapped_since = None;
+                    self.subflows[index].state.on_all_mapped();
                     break;
                 }
                 Next::Unmapped(bytes) => {
@@ -146,7 +147,7 @@ impl Connection {
                 Next::Garbage(bytes) => self.on_garbage(index, &bytes),
                 Next::PathKey(message) => self.on_path_key(index, message),
                 Next::Block(declared, payload) => {
-                    self.subflows[index].state.sealed.blocks_whole += 1;
+                    self.subflows[index].state.sealed_mut().on_whole_block();
                     self.take_block(now, index, declared, payload);
                 }
             }
@@ -158,19 +159,20 @@ impl Connection {
     /// Bytes that no mapping covers, so far.
     fn on_unmapped(&mut self, now: Instant, index: usize, bytes: usize) {
         let state = &mut self.subflows[index].state;
-        state.unmapped_since = state.unmapped_since.or(Some(now));
+        state.on_unmapped(now);
         if state.is_first()
             && let Some(established) = self.protection.established_mut()
             && established.awaits_alert()
         {
             // An alert may come in pieces.
-            let bytes = state.sealed.inbox.take_all();
-            if let Some(why) = established.alert_in(&bytes, state.sealed.inbox.at()) {
+            let inbox = state.sealed_mut().inbox_mut();
+            let bytes = inbox.take_all();
+            if let Some(why) = established.alert_in(&bytes, inbox.at()) {
                 self.protection.note_denial();
                 self.fail_sealing(why, ConnectionError::HandshakeFailed);
                 return;
             }
-            state.sealed.inbox.give_back(bytes);
+            inbox.give_back(bytes);
         }
         if bytes > MAX_UNMAPPED {
             self.counters.stripped += 1;
@@ -180,7 +182,7 @@ impl Connection {
 
     fn on_garbage(&mut self, index: usize, bytes: &Bytes) {
         let state = &self.subflows[index].state;
-        let end = state.sealed.inbox.at();
+        let end = state.sealed().inbox().at();
         if state.is_first()
             && let Some(why) =
                 self.protection.established_mut().and_then(|sealed| sealed.alert_in(bytes, end))
@@ -197,13 +199,12 @@ impl Connection {
         self.counters.tags_failed += 1;
         let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
         let subflow = &mut self.subflows[index];
-        subflow.state.sealed.tags_failed += 1;
-        let failed = subflow.state.sealed.tags_failed;
+        let failed = subflow.state.sealed_mut().on_wrong_tag();
         if failed < most {
             return;
         }
         log::debug!(
-            subflow = subflow.state.id.0,
+            subflow = subflow.state.id().0,
             failed,
             "subflow is closed: too many of its option tags are wrong"
         );
@@ -218,10 +219,9 @@ impl Connection {
         let has_opened = self.protection.established().is_some_and(Established::has_opened);
         let has_other = self.subflows.proved() > 1;
         let Some(subflow) = index.and_then(|index| self.subflows.get_mut(index)) else { return };
-        subflow.state.sealed.failures += 1;
-        if subflow.state.sealed.failures < MAX_FAILURES {
+        if subflow.state.sealed_mut().on_failure() < MAX_FAILURES {
             // What is missing shows in the Data-ACK.
-            subflow.state.sealed.told = 0;
+            subflow.state.sealed_mut().forget_told();
             subflow.tcp.request_ack();
             return;
         }

@@ -25,7 +25,7 @@ impl Connection {
         for index in 0..self.subflows.len() {
             self.begin_life(now, index);
             let pace = self.pace(index);
-            if self.subflows[index].state.life.deadline(pace).is_none_or(|deadline| deadline > now) {
+            if self.subflows[index].state.life().deadline(pace).is_none_or(|deadline| deadline > now) {
                 continue;
             }
             let value = || {
@@ -34,17 +34,17 @@ impl Connection {
                 u64::from_be_bytes(value)
             };
             let subflow = &mut self.subflows[index];
-            match subflow.state.life.on_time(now, pace, value) {
+            match subflow.state.life_mut().on_time(now, pace, value) {
                 Step::Wait => {}
                 Step::Ask => subflow.tcp.request_ack(),
                 Step::Doubt => {
                     log::debug!(
-                        subflow = subflow.state.id.0,
+                        subflow = subflow.state.id().0,
                         "nothing verifies this subflow: it counts no more"
                     );
                     subflow.tcp.request_ack();
                     self.counters.subflows_doubted += 1;
-                    let id = subflow.state.id;
+                    let id = subflow.state.id();
                     self.outgoing.on_stalled(id, |_| true);
                     if !self.subflows.has_open() {
                         self.paths.hurry(now);
@@ -60,25 +60,25 @@ impl Connection {
     pub fn ask_life(&mut self) {
         self.timers.set(None);
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.state.is_present()) {
-            subflow.state.life.hurry();
+            subflow.state.life_mut().hurry();
         }
     }
 
     /// A subflow that has just been opened completely has to show that the peer has it; the handshake has shown that of the first.
     fn begin_life(&mut self, now: Instant, index: usize) {
         let state = &self.subflows[index].state;
-        if state.life.standing() != Standing::Unasked
-            || state.stage != Stage::Open
-            || state.sealed.tag.is_none()
+        if state.life().standing() != Standing::Unasked
+            || state.stage() != Stage::Open
+            || state.sealed().tag().is_none()
             || !self.protection.verifies_life()
         {
             return;
         }
         let (pace, jitter) = (self.pace(index), self.jitter(index));
         let state = &mut self.subflows[index].state;
-        match state.kind {
-            Kind::FirstActive | Kind::FirstPassive => state.life.begin_verified(now, pace, jitter),
-            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => state.life.begin(now),
+        match state.kind() {
+            Kind::FirstActive | Kind::FirstPassive => state.life_mut().begin_verified(now, pace, jitter),
+            Kind::JoinActive { .. } | Kind::JoinPassive { .. } => state.life_mut().begin(now),
         }
     }
 
@@ -89,8 +89,8 @@ impl Connection {
         }
         let of = |index: usize| {
             let state = &self.subflows[index].state;
-            let is_present = state.is_present() && state.life.standing() != Standing::Unasked;
-            is_present.then(|| state.life.deadline(self.pace(index))).flatten()
+            let is_present = state.is_present() && state.life().standing() != Standing::Unasked;
+            is_present.then(|| state.life().deadline(self.pace(index))).flatten()
         };
         (0..self.subflows.len()).filter_map(of).min()
     }
@@ -105,20 +105,20 @@ impl Connection {
 
     /// Differs between connections, and between subflows.
     fn jitter(&self, index: usize) -> u32 {
-        self.token().unwrap_or_default().rotate_left(self.subflows[index].state.id.0)
+        self.token().unwrap_or_default().rotate_left(self.subflows[index].state.id().0)
     }
 
     /// Handles a CHECK on a subflow.
     pub(super) fn take_check(&mut self, now: Instant, index: usize, tag: &CheckTag) {
-        let Some(name) = self.subflows[index].state.sealed.tag else { return };
+        let Some(name) = self.subflows[index].state.sealed().tag() else { return };
         let Some(established) = self.protection.established_mut() else { return };
         match (established.check_life(name, tag), tag.check()) {
             (Worth::Genuine { .. }, Check::Question(value)) => {
-                self.subflows[index].state.life.on_question(value);
+                self.subflows[index].state.life_mut().on_question(value);
                 self.subflows[index].tcp.request_ack();
             }
             (Worth::Genuine { .. }, Check::Answer(value)) => {
-                if self.subflows[index].state.life.is_answer(value) {
+                if self.subflows[index].state.life_mut().is_answer(value) {
                     self.on_verified(now, index);
                 }
             }
@@ -130,7 +130,7 @@ impl Connection {
     /// The tag of a block was right on a subflow, at this offset of it.
     pub(super) fn on_block_tag(&mut self, now: Instant, index: usize, offset: u64) {
         self.begin_life(now, index);
-        if self.subflows[index].state.life.is_new_block(offset) {
+        if self.subflows[index].state.life_mut().is_new_block(offset) {
             self.on_verified(now, index);
         }
     }
@@ -139,12 +139,12 @@ impl Connection {
     fn on_verified(&mut self, now: Instant, index: usize) {
         let (pace, jitter) = (self.pace(index), self.jitter(index));
         let state = &mut self.subflows[index].state;
-        let before = state.life.standing();
-        state.life.verify(now, pace, jitter);
+        let before = state.life().standing();
+        state.life_mut().verify(now, pace, jitter);
         self.follow_trial(now, index);
         self.closing.on_verified();
         let subflow = &mut self.subflows[index];
-        let (path, remote) = (subflow.state.path, subflow.state.tuple.remote);
+        let (path, remote) = (subflow.state.path(), subflow.state.tuple().remote);
         match before {
             Standing::Fresh if subflow.state.is_ours() && !subflow.state.is_first() => {
                 self.paths.on_joined(path, remote);
@@ -159,15 +159,15 @@ impl Connection {
     /// Tells the peer that a subflow is no more, unless it has told us.
     pub(crate) fn say_gone(&mut self, index: usize, why: Closed) {
         let state = &self.subflows[index].state;
-        let is_to_be_told = self.protection.verifies_life() && !state.sealed.is_gone;
-        let Some(name) = state.sealed.tag.filter(|_| is_to_be_told) else { return };
+        let is_to_be_told = self.protection.verifies_life() && !state.sealed().is_gone();
+        let Some(name) = state.sealed().tag().filter(|_| is_to_be_told) else { return };
         let of_tcp = match why {
             Closed::Finished | Closed::Aborted => GoneReason::CLOSED,
             Closed::Refused | Closed::ResetByPeer => GoneReason::RESET,
             Closed::TimedOut => GoneReason::TIMED_OUT,
             Closed::Unreachable => GoneReason::PATH_GONE,
         };
-        let reason = state.sealed.gone_reason.unwrap_or(of_tcp);
+        let reason = state.sealed().gone_reason().unwrap_or(of_tcp);
         if let Some(established) = self.protection.established_mut() {
             established.say_gone(name, reason);
         }
@@ -176,7 +176,7 @@ impl Connection {
     /// Drops the subflows that the peer no longer has.
     pub(super) fn heed_gone(&mut self) {
         while let Some(name) = self.protection.established_mut().and_then(Established::poll_gone) {
-            let is_it = |index: &usize| self.subflows[*index].state.sealed.tag == Some(name);
+            let is_it = |index: &usize| self.subflows[*index].state.sealed().tag() == Some(name);
             match (0..self.subflows.len()).find(is_it) {
                 Some(index) => self.drop_for_peer(index),
                 None => self.note_gone(name),
@@ -186,9 +186,9 @@ impl Connection {
 
     fn drop_for_peer(&mut self, index: usize) {
         let subflow = &mut self.subflows[index];
-        subflow.state.sealed.is_gone = true;
-        if subflow.state.stage != Stage::Over {
-            log::debug!(subflow = subflow.state.id.0, "the peer has this subflow no more");
+        subflow.state.sealed_mut().on_gone();
+        if subflow.state.stage() != Stage::Over {
+            log::debug!(subflow = subflow.state.id().0, "the peer has this subflow no more");
             self.counters.subflows_gone += 1;
             subflow.reset(ResetInfo::for_now(ResetReason::Unspecified));
         }
@@ -203,7 +203,7 @@ impl Connection {
     /// Resets a subflow; the peer learns why in GONE.
     pub(crate) fn drop_subflow(&mut self, index: usize, reason: GoneReason) {
         let subflow = &mut self.subflows[index];
-        subflow.state.sealed.gone_reason = Some(reason);
+        subflow.state.sealed_mut().on_dropped(reason);
         subflow.reset(ResetInfo::for_now(ResetReason::Unspecified));
     }
 
@@ -211,7 +211,7 @@ impl Connection {
     pub(crate) fn displace_unverified(&mut self, remote: IpAddr) {
         for index in 0..self.subflows.len() {
             let state = &self.subflows[index].state;
-            if state.life.is_unverified() && state.is_present() && state.tuple.remote.ip() == remote {
+            if state.life().is_unverified() && state.is_present() && state.tuple().remote.ip() == remote {
                 self.drop_subflow(index, GoneReason::DISPLACED);
             }
         }

@@ -15,7 +15,7 @@ use crate::{Connection, ConnectionError, Host};
 impl Connection {
     /// A whole message of an exchange has come on a subflow: it is taken when the host is at hand.
     pub(super) fn on_path_key(&mut self, index: usize, message: Bytes) {
-        if self.subflows[index].state.sealed.path_key.replace(message).is_some() {
+        if !self.subflows[index].state.sealed_mut().on_path_key(message) {
             self.on_failed(Some(index));
         }
     }
@@ -26,10 +26,10 @@ impl Connection {
             return;
         }
         for index in 0..self.subflows.len() {
-            if self.subflows[index].state.sealed.owes_offer {
+            if self.subflows[index].state.sealed().owes_offer() {
                 self.offer_path(index, host);
             }
-            if self.subflows[index].state.sealed.path_key.is_some() {
+            if self.subflows[index].state.sealed().has_path_key() {
                 self.take_path_key(now, index, host);
             }
         }
@@ -39,9 +39,9 @@ impl Connection {
     fn offer_path(&mut self, index: usize, host: &mut dyn Host) {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
-        subflow.state.sealed.owes_offer = false;
+        subflow.state.sealed_mut().on_offered();
         let way = subflow.state.way(host.paths());
-        if let Some(message) = established.offer_path(&mut subflow.state.sealed, way, host.secrets()) {
+        if let Some(message) = established.offer_path(subflow.state.sealed_mut(), way, host.secrets()) {
             send(subflow, message);
         }
     }
@@ -55,15 +55,15 @@ impl Connection {
         };
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
-        let Some(message) = subflow.state.sealed.path_key.take() else { return };
+        let Some(message) = subflow.state.sealed_mut().take_path_key() else { return };
         let way = subflow.state.way(host.paths());
         let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);
-        match established.take_path_key(&mut subflow.state.sealed, way, &message, with) {
+        match established.take_path_key(subflow.state.sealed_mut(), way, &message, with) {
             PathKey::Answer(answer) => send(subflow, answer),
             PathKey::Agreed | PathKey::Ignored => {}
             PathKey::Wrong => {
-                log::debug!(subflow = subflow.state.id.0, "a share of the keys was altered");
-                let path = subflow.state.path;
+                log::debug!(subflow = subflow.state.id().0, "a share of the keys was altered");
+                let path = subflow.state.path();
                 // Nothing comes of this exchange any more, and there is no other before the path is joined again.
                 self.counters.blocks_failed += 1;
                 self.counters.attacked_closed += 1;
@@ -84,8 +84,8 @@ impl Connection {
         };
         // On one that has joined, the responder of the join has spoken before.
         let may = |subflow: &Subflow| {
-            let sealed = &subflow.state.sealed;
-            subflow.is_good() && (sealed.tag == Some(SubflowTag::FIRST) || sealed.next_exchange > 0)
+            let sealed = subflow.state.sealed();
+            subflow.is_good() && (sealed.tag() == Some(SubflowTag::FIRST) || sealed.next_exchange() > 0)
         };
         let candidates = self.subflows.iter().filter(|subflow| may(subflow)).count() as u64;
         let Some(nth) = turn.checked_rem(candidates) else { return };
@@ -122,7 +122,7 @@ impl Connection {
 /// Sends a message of an exchange: bytes of this subflow that no block covers.
 fn send(subflow: &mut Subflow, message: Vec<u8>) {
     let start = subflow.tcp.next_offset();
-    subflow.state.sealed.message_end = start + message.len() as u64;
+    subflow.state.sealed_mut().on_message_sent(start + message.len() as u64);
     let options = path_key_options(start, message.len() as u16);
     subflow.tcp.send(Record { payload: message.into(), options, push: true });
 }
@@ -137,8 +137,8 @@ impl Subflow {
     /// Whether a segment acknowledges to TCP what no Data-ACK has acknowledged here yet: `next` is what is to be acknowledged. The segments of a
     /// message of an exchange have no room for one; to the peer its blocks would look like delivered and changed.
     pub(in crate::connection) fn owes_data_ack(&self, segment: &Segment, next: u64) -> bool {
-        let sealed = &self.state.sealed;
-        let may_be_message = self.tcp.acked_offset() < sealed.message_end && !segment.payload.is_empty();
-        may_be_message && sealed.told != next && is_path_key(&segment.options)
+        let sealed = self.state.sealed();
+        let may_be_message = self.tcp.acked_offset() < sealed.message_end() && !segment.payload.is_empty();
+        may_be_message && !sealed.has_told(next) && is_path_key(&segment.options)
     }
 }

@@ -36,8 +36,8 @@ impl Connection {
     /// News of the window, and of subflows that are no more, go out on a second subflow as well: the path of the first may be dead or hold
     /// them back, and the peer could send nothing until that is noticed. A backup is none: it is not used before that.
     fn repeat_elsewhere(&mut self, start: u64, index: usize) {
-        let id = self.subflows[index].state.id;
-        let is_other = |subflow: &Subflow| subflow.state.id != id && subflow.is_regular();
+        let id = self.subflows[index].state.id();
+        let is_other = |subflow: &Subflow| subflow.state.id() != id && subflow.is_regular();
         if self.outgoing.block(start).is_some_and(Block::is_urgent) && self.subflows.iter().any(is_other) {
             self.outgoing.await_carrier(start);
         }
@@ -176,7 +176,7 @@ impl Connection {
         let established = self.protection.established_mut();
         let Some(body) = established.and_then(Established::take_ahead) else { return false };
         if body.block.kind() == Kind::Data {
-            self.outgoing.on_chosen(self.subflows[index].state.id);
+            self.outgoing.on_chosen(self.subflows[index].state.id());
         }
         let (dsn, ends_stream) = (body.block.dsn(), body.ends_stream());
         let start = self.outgoing.push_sealed(body);
@@ -199,7 +199,7 @@ impl Connection {
         let acknowledged = self.acknowledged();
         let Some(established) = self.protection.established_mut() else { return false };
         let subflow = &mut self.subflows[index];
-        let Some(tag) = subflow.state.sealed.tag else { return false };
+        let Some(tag) = subflow.state.sealed().tag() else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
         let to = (tag, subflow.tcp.next_offset());

@@ -17,18 +17,17 @@ impl Connection {
                 }
                 ForConnection::RemoveAddr { id } => self.on_remove_addr(now, id),
                 ForConnection::Prio { subflow: tag, backup } => {
-                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed.tag == Some(tag);
+                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);
                     for subflow in self.subflows.iter_mut().filter(is_meant) {
-                        subflow.state.backup_theirs = backup;
+                        subflow.state.on_priority(backup);
                     }
                 }
                 ForConnection::Opening(id, paths) => self.claim_opening(now, (id, paths), host),
                 ForConnection::Look => self.answer_look(),
                 ForConnection::Seen { subflow: tag, seen } => {
-                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed.tag == Some(tag);
+                    let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);
                     for subflow in self.subflows.iter_mut().filter(is_meant) {
-                        subflow.state.sealed.seen = Some(seen);
-                        subflow.state.sealed.times_seen += 1;
+                        subflow.state.sealed_mut().on_seen(seen);
                     }
                 }
                 ForConnection::Refused(reason) => {
@@ -61,8 +60,8 @@ impl Connection {
                 (syn.timestamps, Seen::TIMESTAMPS),
             ];
             let options = options.iter().filter(|(is_there, _)| *is_there).map(|(_, bit)| bit).sum();
-            let address = subflow.state.tuple.remote;
-            Some((subflow.state.sealed.tag?, Seen { address, mss: syn.mss.unwrap_or(0), options }))
+            let address = subflow.state.tuple().remote;
+            Some((subflow.state.sealed().tag()?, Seen { address, mss: syn.mss.unwrap_or(0), options }))
         });
         let seen: Vec<_> = seen.collect();
         if let Some(established) = self.protection.established_mut() {

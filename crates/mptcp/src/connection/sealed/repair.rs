@@ -51,7 +51,7 @@ impl Connection {
 
     /// Whether a subflow that works could take a block that it has not carried.
     fn has_other_way(&self, block: &Block) -> bool {
-        self.subflows.iter().any(|subflow| subflow.is_good() && !block.is_carried_by(subflow.state.id))
+        self.subflows.iter().any(|subflow| subflow.is_good() && !block.is_carried_by(subflow.state.id()))
     }
 
     /// Credits the subflows that have delivered the blocks acknowledged by the peer.
@@ -62,7 +62,7 @@ impl Connection {
         for covered in self.outgoing.take_covered() {
             if let Some(index) = self.subflows.index_of(covered.carrier.subflow) {
                 let since = covered.carrier.since;
-                let delivery = &mut self.subflows[index].state.sealed.delivery;
+                let delivery = self.subflows[index].state.sealed_mut().delivery_mut();
                 delivery.on_covered(now, since, covered.was_first);
                 delivery.measure(now, covered.length);
             }
@@ -77,8 +77,8 @@ impl Connection {
             let Some(index) = self.subflows.index_of(carrier.subflow) else { continue };
             carrier.is_denied = true;
             let subflow = &mut self.subflows[index];
-            subflow.state.sealed.delivery.on_denied();
-            if subflow.state.sealed.delivery.is_suspect() {
+            subflow.state.sealed_mut().delivery_mut().on_denied();
+            if subflow.state.sealed().delivery().is_suspect() {
                 let _ = disbelieved.try_push((carrier.subflow, subflow.tcp.acked_offset()));
             }
         }
@@ -91,13 +91,14 @@ impl Connection {
 
     /// Leaves subflows with too many denials, unless there is no other.
     fn leave_used_up(&mut self, now: Instant) {
-        let is_used_up = |subflow: &Subflow| subflow.is_open() && subflow.state.sealed.delivery.is_used_up();
+        let is_used_up =
+            |subflow: &Subflow| subflow.is_open() && subflow.state.sealed().delivery().is_used_up();
         while let Some(index) = self.subflows.iter().position(is_used_up)
-            && self.subflows.has_other_good(self.subflows[index].state.id)
+            && self.subflows.has_other_good(self.subflows[index].state.id())
         {
             let state = &self.subflows[index].state;
-            log::debug!(subflow = state.id.0, path = ?state.path, "subflow does not deliver what its TCP says: it is left");
-            let (path, remote) = (state.path, state.tuple.remote);
+            log::debug!(subflow = state.id().0, path = ?state.path(), "subflow does not deliver what its TCP says: it is left");
+            let (path, remote) = (state.path(), state.tuple().remote);
             if let Some(established) = self.protection.established_mut() {
                 established.suspect((path, remote.ip()));
             }
@@ -116,7 +117,7 @@ impl Connection {
         self.protection.authenticates_data_acks()
             && self.outgoing.first().filter(|first| !is_awaiting(first)).is_some_and(|first| {
                 let is_claimed = |carrier: &Carrier| {
-                    carrier.subflow == subflow.state.id && carrier.end <= subflow.tcp.acked_offset()
+                    carrier.subflow == subflow.state.id() && carrier.end <= subflow.tcp.acked_offset()
                 };
                 first.carriers.iter().any(is_claimed)
             })
@@ -128,8 +129,8 @@ impl Connection {
         let seen = Deliveries {
             acked: self.subflows.iter().map(|subflow| subflow.figures().acked).sum(),
             subflows: self.subflows.len(),
-            over: self.subflows.iter().filter(|subflow| subflow.state.stage == Stage::Over).count(),
-            newest: self.subflows.iter().map(|subflow| subflow.state.id).max(),
+            over: self.subflows.iter().filter(|subflow| subflow.state.stage() == Stage::Over).count(),
+            newest: self.subflows.iter().map(|subflow| subflow.state.id()).max(),
             first: self.outgoing.first().map(|first| first.start),
         };
         if !self.protection.established_mut().is_some_and(|established| established.is_news(seen)) {
@@ -145,10 +146,10 @@ impl Connection {
             {
                 let carriers = block.carriers.iter();
                 let mut subflows = carriers.filter_map(|carrier| subflows.with_id(carrier.subflow));
-                let amid = subflows.find(|subflow| subflow.state.sealed.inbox.is_amid());
+                let amid = subflows.find(|subflow| subflow.state.sealed().inbox().is_amid());
                 let awaits = amid.map(|Subflow { state, .. }| BlockToCome {
-                    subflow: state.id,
-                    blocks: state.sealed.blocks_whole + 1,
+                    subflow: state.id(),
+                    blocks: state.sealed().blocks_whole() + 1,
                 });
                 block.arrival = Some(Arrival { at: now, awaits });
             }
@@ -163,8 +164,8 @@ impl Connection {
             return;
         };
         let subflow = self.subflows.with_id(to_come.subflow);
-        let is_over = subflow.is_none_or(|subflow| subflow.state.stage == Stage::Over);
-        if (is_over || subflow.is_some_and(|subflow| subflow.state.sealed.blocks_whole >= to_come.blocks))
+        let is_over = subflow.is_none_or(|subflow| subflow.state.stage() == Stage::Over);
+        if (is_over || subflow.is_some_and(|subflow| subflow.state.sealed().blocks_whole() >= to_come.blocks))
             && let Some(first) = self.outgoing.first_blocks().next()
         {
             first.arrival = Some(Arrival { at: now, awaits: None });

@@ -48,16 +48,18 @@ impl Connection {
         let Some(established) = self.protection.established() else { return };
         let header = segment.header_len();
         let is_ours = !segment.flags.contains(Flags::ACK);
-        let (room, name) = match (core::mem::take(&mut state.sealed.syn_data), state.kind) {
+        let (room, name) = match (state.sealed_mut().take_syn_data(), state.kind()) {
             (SynData::Due, Kind::JoinActive { nonce, .. }) if is_ours => {
-                state.sealed.syn_data = SynData::Sent;
-                (MAX_PACKET.saturating_sub(header), state.sealed.syn_name(nonce))
+                state.sealed_mut().set_syn_data(SynData::Sent);
+                (MAX_PACKET.saturating_sub(header), state.sealed().syn_name(nonce))
             }
             (SynData::Answerable { length }, Kind::JoinPassive { nonce, peer_nonce }) if !is_ours => {
-                let Some(hmacs) = established.join_by_peer(&state.sealed, peer_nonce, nonce) else { return };
+                let Some(hmacs) = established.join_by_peer(&state.sealed(), peer_nonce, nonce) else {
+                    return;
+                };
                 (length.saturating_sub(header), hmacs.subflow())
             }
-            (other, _) => return state.sealed.syn_data = other,
+            (other, _) => return state.sealed_mut().set_syn_data(other),
         };
         let room = room.min(segment.segment_size.into());
         let acknowledged = self.protection.numbers().map(|numbers| numbers.incoming.dsn(self.acknowledged()));
@@ -226,8 +228,8 @@ impl Connection {
     /// Our join was answered: whether it takes a SYN without data to get through there is remembered.
     pub(crate) fn note_syn_data(&self, now: Instant, index: usize, host: &mut dyn Host) {
         let subflow = &self.subflows[index];
-        if subflow.state.sealed.syn_data == SynData::Sent && subflow.tcp.has_lost_syn() {
-            host.note_syn_data_dropped(now, subflow.state.path, subflow.state.tuple.remote.ip());
+        if subflow.state.sealed().syn_data() == SynData::Sent && subflow.tcp.has_lost_syn() {
+            host.note_syn_data_dropped(now, subflow.state.path(), subflow.state.tuple().remote.ip());
         }
     }
 }

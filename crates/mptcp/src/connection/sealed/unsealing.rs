@@ -51,7 +51,7 @@ impl Connection {
         }
         self.tell_reader();
         for index in 0..self.subflows.len() {
-            if self.subflows[index].state.sealed.is_paused {
+            if self.subflows[index].state.sealed().is_paused() {
                 self.open_blocks(now, index);
             }
         }
@@ -67,13 +67,14 @@ impl Connection {
     /// Takes the block that fills a mapping.
     pub(super) fn take_block(&mut self, now: Instant, index: usize, declared: Declared, payload: Bytes) {
         let state = &mut self.subflows[index].state;
-        let (Some(subflow), Some(established)) = (state.sealed.tag, self.protection.established_mut()) else {
+        let (Some(subflow), Some(established)) = (state.sealed().tag(), self.protection.established_mut())
+        else {
             return;
         };
         let (acked, next) = (self.outgoing.acked(), self.incoming.next());
         // Kept for the case that the mapping was wrong and hides another.
         let whole = payload.clone();
-        let examined = established.examine((state.id, subflow), declared, payload, (acked, next));
+        let examined = established.examine((state.id(), subflow), declared, payload, (acked, next));
         if examined.is_ok() {
             self.on_block_tag(now, index, declared.offset);
         }
@@ -90,7 +91,7 @@ impl Connection {
                 self.subflows[index].tcp.hold_ack(now, declared.offset);
             }
             Ok(Examined::Duplicate { length, acked }) => {
-                state.sealed.told = 0;
+                state.sealed_mut().forget_told();
                 self.subflows[index].tcp.request_ack();
                 self.on_duplicate(length, acked);
             }
@@ -102,7 +103,7 @@ impl Connection {
                 self.counters.bytes_duplicate += whole.len() as u64;
             }
             Err(_) => {
-                state.sealed.inbox.resume(whole);
+                state.sealed_mut().inbox_mut().resume(whole);
                 self.on_failed(Some(index));
             }
         }

@@ -25,9 +25,9 @@ impl Established {
 
     /// Sets the name of a subflow after its join. Damage to blocks on an earlier subflow counts against one over the same way.
     fn name(&self, subflow: &mut SubflowState, tag: Option<SubflowTag>) {
-        subflow.sealed.tag = tag;
-        if self.is_suspect((subflow.path, subflow.tuple.remote.ip())) {
-            subflow.sealed.delivery.suspect();
+        subflow.sealed_mut().on_named(tag);
+        if self.is_suspect((subflow.path(), subflow.tuple().remote.ip())) {
+            subflow.sealed_mut().delivery_mut().suspect();
         }
     }
 }
@@ -35,7 +35,7 @@ impl Established {
 impl Sealed {
     /// Drops the keys of a subflow that is gone.
     pub(crate) fn forget(&mut self, subflow: &SealedSubflow) {
-        if let (Stage::Established(established), Some(tag)) = (&mut self.stage, subflow.tag) {
+        if let (Stage::Established(established), Some(tag)) = (&mut self.stage, subflow.tag()) {
             established.forget_offers(subflow);
             established.sealer.forget_subflow(tag);
             established.opener.forget_subflow(tag);
@@ -51,10 +51,10 @@ impl Sealed {
         hmac: &[u8; 8],
     ) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let transcript = subflow.sealed.transcript(own, theirs);
+        let transcript = subflow.sealed().transcript(own, theirs);
         let join = |keys| established.identity.join(keys, established.role, &transcript);
         let right = established.joins().map(join).find(|hmacs| hmacs.is_syn_ack(hmac));
-        subflow.sealed.proof = right.map(|hmacs| hmacs.ack());
+        subflow.sealed_mut().on_proof(right.map(|hmacs| hmacs.ack()));
         established.name(subflow, right.map(|hmacs| hmacs.subflow()));
         right.is_some()
     }
@@ -68,7 +68,7 @@ impl Sealed {
         hmac: &[u8; 20],
     ) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let transcript = subflow.sealed.transcript(theirs, own);
+        let transcript = subflow.sealed().transcript(theirs, own);
         let join = |keys| established.identity.join(keys, established.role.peer(), &transcript);
         let right = established.joins().map(join).find(|hmacs| hmacs.is_ack(hmac));
         let name = right.map(|hmacs| hmacs.subflow()).filter(|name| !established.names.is_gone(*name));

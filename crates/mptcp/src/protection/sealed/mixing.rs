@@ -209,13 +209,13 @@ impl Established {
         random: &mut dyn Random,
     ) -> Option<Vec<u8>> {
         let is_under_way = |pending: &Pending| {
-            Some(pending.exchange.subflow) == subflow.tag && matches!(pending.stage, Stage::Offered(_))
+            Some(pending.exchange.subflow) == subflow.tag() && matches!(pending.stage, Stage::Offered(_))
         };
         if self.mixing.exchanges.iter().any(is_under_way) || !self.mixing.make_room() {
             return None;
         }
-        let exchange = Exchange { subflow: subflow.tag?, number: subflow.next_exchange };
-        subflow.next_exchange = subflow.next_exchange.checked_add(1)?;
+        let exchange = Exchange { subflow: subflow.tag()?, number: subflow.next_exchange() };
+        subflow.on_exchange(exchange.number.checked_add(1)?);
         let us = self.speaker(way);
         let (offer, message) = self.identity.offer_path(self.path_keys(), us, exchange, random).ok()?;
         self.mixing.exchanges.push(Pending::new(exchange, Stage::Offered(offer)));
@@ -230,7 +230,7 @@ impl Established {
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
-        let Some(exchange) = subflow.tag.and_then(|tag| exchange_of(tag, message)) else {
+        let Some(exchange) = subflow.tag().and_then(|tag| exchange_of(tag, message)) else {
             return PathKey::Wrong;
         };
         match message.len() {
@@ -248,7 +248,8 @@ impl Established {
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
         // Each message is answered once: two answers would share a key and a nonce.
-        let Some(next) = exchange.number.checked_add(1).filter(|_| exchange.number >= subflow.next_exchange)
+        let Some(next) =
+            exchange.number.checked_add(1).filter(|_| exchange.number >= subflow.next_exchange())
         else {
             return PathKey::Wrong;
         };
@@ -260,8 +261,8 @@ impl Established {
         else {
             return PathKey::Wrong;
         };
-        subflow.next_exchange = next;
-        subflow.path_number = Some(share.path);
+        subflow.on_exchange(next);
+        subflow.on_path_number(share.path);
         self.mixing.exchanges.push(Pending::new(exchange, Stage::Answered(share)));
         PathKey::Answer(answer)
     }
@@ -282,7 +283,7 @@ impl Established {
         let Ok(share) = self.identity.finish_path(self.path_keys(), offer, message, log) else {
             return PathKey::Wrong;
         };
-        subflow.path_number = Some(share.path);
+        subflow.on_path_number(share.path);
         self.mixing.exchanges.push(Pending::new(exchange, Stage::agreed(share)));
         self.say(Record::Agreed(exchange));
         PathKey::Agreed
@@ -318,7 +319,7 @@ impl Established {
 
     /// Drops the offers on a subflow that is gone: no answer can arrive there.
     pub(super) fn forget_offers(&mut self, subflow: &SealedSubflow) {
-        let is_of_it = |pending: &Pending| Some(pending.exchange.subflow) == subflow.tag;
+        let is_of_it = |pending: &Pending| Some(pending.exchange.subflow) == subflow.tag();
         self.mixing
             .exchanges
             .retain(|pending| !is_of_it(pending) || !matches!(pending.stage, Stage::Offered(_)));

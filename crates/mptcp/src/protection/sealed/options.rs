@@ -40,16 +40,17 @@ impl Sealed {
     }
 
     fn write_syn(&mut self, subflow: &mut SubflowState, out: &mut OptionBytes) {
-        match subflow.kind {
+        match subflow.kind() {
             // Leaving the offer out gains nothing, however often the SYN goes unanswered.
             Kind::FirstActive => self.write_offer(out),
             Kind::JoinActive { nonce, peer_nonce: _ } => {
                 let Some(established) = self.established() else { return };
-                subflow.sealed.initiator_said(subflow.backup_ours, 0, subflow.local_address);
+                let (backup, address) = (subflow.backup_ours(), subflow.local_address());
+                subflow.sealed_mut().initiator_said(backup, 0, address);
                 let join = MpJoin::Syn {
-                    backup: subflow.backup_ours,
+                    backup: subflow.backup_ours(),
                     reserved: 0,
-                    address_id: subflow.local_address,
+                    address_id: subflow.local_address(),
                     token: established.peer_token,
                     nonce,
                 };
@@ -60,7 +61,7 @@ impl Sealed {
     }
 
     fn write_syn_ack(&mut self, subflow: &mut SubflowState, out: &mut OptionBytes) {
-        match subflow.kind {
+        match subflow.kind() {
             Kind::FirstPassive => {
                 if let Stage::Answered { eno, agreed: _ } = &self.stage {
                     put_first(self.capable, eno, out);
@@ -68,14 +69,15 @@ impl Sealed {
             }
             Kind::JoinPassive { nonce, peer_nonce } => {
                 let Some(established) = self.established() else { return };
-                subflow.sealed.responder_said(subflow.backup_ours, 0, subflow.local_address);
-                let Some(hmacs) = established.join_by_peer(&subflow.sealed, peer_nonce, nonce) else {
+                let (backup, address) = (subflow.backup_ours(), subflow.local_address());
+                subflow.sealed_mut().responder_said(backup, 0, address);
+                let Some(hmacs) = established.join_by_peer(subflow.sealed(), peer_nonce, nonce) else {
                     return;
                 };
                 let join = MpJoin::SynAck {
-                    backup: subflow.backup_ours,
+                    backup: subflow.backup_ours(),
                     reserved: 0,
-                    address_id: subflow.local_address,
+                    address_id: subflow.local_address(),
                     hmac: hmacs.syn_ack(),
                     nonce,
                 };
@@ -93,11 +95,11 @@ impl Sealed {
                 }
             }
             Stage::Established(established) => {
-                let is_new = match subflow.stage {
+                let is_new = match subflow.stage() {
                     SubflowStage::Opening | SubflowStage::Unconfirmed { .. } => true,
                     SubflowStage::Open | SubflowStage::Leaving | SubflowStage::Over => false,
                 };
-                if let Some(hmac) = subflow.sealed.proof.filter(|_| is_new) {
+                if let Some(hmac) = subflow.sealed().proof().filter(|_| is_new) {
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
                 } else if !established.write_check(room, subflow, out) {
                     established.write_data_ack(room, subflow, next, out);
@@ -119,11 +121,13 @@ impl Established {
     /// Writes a question or an answer of [`Life`](crate::subflows::life::Life), if one waits. A Data-ACK does not fit together with it and
     /// follows.
     fn write_check(&mut self, room: usize, subflow: &mut SubflowState, out: &mut OptionBytes) -> bool {
-        let (Some(tag), Some(check)) = (subflow.sealed.tag, subflow.life.next_check()) else { return false };
+        let (Some(tag), Some(check)) = (subflow.sealed().tag(), subflow.life().next_check()) else {
+            return false;
+        };
         let fits = room >= CHECK_OPTION_LEN;
         if fits {
             out.extend(self.sealer.tag_check(tag, check).to_option());
-            subflow.life.on_said();
+            subflow.life_mut().on_said();
         }
         fits
     }
@@ -132,13 +136,13 @@ impl Established {
     /// the Data-ACK gives way once it was sent, and every second time in any case. Otherwise other subflows may cause a new Data-ACK with
     /// each segment.
     fn write_data_ack(&mut self, room: usize, subflow: &mut SubflowState, next: u64, out: &mut OptionBytes) {
-        let Some(tag) = subflow.sealed.tag else { return };
-        let has_told = core::mem::take(&mut subflow.sealed.has_just_told);
-        let gives_way = subflow.sealed.has_gaps && (has_told || subflow.sealed.told == next);
+        let Some(tag) = subflow.sealed().tag() else { return };
+        let has_told = subflow.sealed_mut().take_just_told();
+        let gives_way = subflow.sealed().has_gaps() && (has_told || subflow.sealed().has_told(next));
         if room < TAGGED_ACK || gives_way {
             return;
         }
-        (subflow.sealed.told, subflow.sealed.has_just_told) = (next, true);
+        subflow.sealed_mut().on_told(next);
         let dsn = self.numbers.incoming.dsn(next);
         let context =
             AckContext { subflow: tag, data_ack: Some(dsn), data_fin: None, options: ProtectedOptions::NONE };

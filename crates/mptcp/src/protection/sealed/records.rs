@@ -23,7 +23,7 @@ impl Sealed {
 
     /// Sets the priority of a subflow.
     pub(crate) fn prioritise(&mut self, subflow: &SealedSubflow, backup: bool) {
-        if let Some(tag) = subflow.tag {
+        if let Some(tag) = subflow.tag() {
             self.say(Record::Prio { subflow: tag, backup });
         }
     }

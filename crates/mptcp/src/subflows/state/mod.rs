@@ -1,4 +1,7 @@
-//! The state that the connection keeps for a subflow, outside TCP.
+//! The state that the connection keeps for a subflow, outside TCP. Its fields change through the methods here only.
+
+mod bytes;
+mod signals;
 
 use plait_base::{Instant, PathId, SubflowId};
 use plait_tcp::{Closed, FourTuple};
@@ -10,76 +13,74 @@ use super::priority::Priority;
 use super::sealed::SealedSubflow;
 use super::shared::Delays;
 use super::signal::{Control, ResetInfo};
-use super::stage::{Kind, Stage};
+use super::stage::{Kind, Stage, ThirdAck};
 use super::stall::{Restraint, Stall};
 use super::trial::Trial;
+use crate::protection::Nonces;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, Paths};
 
-/// Largest number of control options that wait for a segment. Further ones are dropped and counted.
-const MAX_CONTROL: usize = 16;
-
 /// The state of a subflow outside TCP.
 pub(crate) struct SubflowState {
-    pub(crate) id: SubflowId,
-    pub(crate) tuple: FourTuple,
-    pub(crate) path: PathId,
+    id: SubflowId,
+    tuple: FourTuple,
+    path: PathId,
     /// Our class for its path.
-    pub(crate) class: PathClass,
+    class: PathClass,
     /// The peer's class for its path.
-    pub(crate) class_theirs: PathClass,
-    pub(crate) kind: Kind,
-    pub(crate) stage: Stage,
+    class_theirs: PathClass,
+    kind: Kind,
+    stage: Stage,
     /// Address id of our address.
-    pub(crate) local_address: u8,
+    local_address: u8,
     /// Address id of the peer's address, if the peer has sent one.
-    pub(crate) remote_address: Option<u8>,
+    remote_address: Option<u8>,
     /// Whether we want it used as a backup.
-    pub(crate) backup_ours: bool,
+    backup_ours: bool,
     /// Whether the peer does.
-    pub(crate) backup_theirs: bool,
+    backup_theirs: bool,
     /// The `backup_ours` that the peer was told since the subflow was opened.
-    pub(crate) priority: Priority,
+    priority: Priority,
     /// The peer has withdrawn its address, and the subflow is being probed.
-    pub(crate) doubt: Option<Doubt>,
-    pub(crate) mappings: Mappings,
+    doubt: Option<Doubt>,
+    mappings: Mappings,
     /// Stream offset below which all bytes were read.
-    pub(crate) read: u64,
+    read: u64,
     /// When unmapped bytes began to wait.
-    pub(crate) unmapped_since: Option<Instant>,
+    unmapped_since: Option<Instant>,
     /// Options that wait for a segment without payload.
-    pub(crate) control: VecDeque<Control>,
+    control: VecDeque<Control>,
     /// Options of a reset.
-    pub(crate) reset_info: ResetInfo,
+    reset_info: ResetInfo,
     /// Set while it makes no progress although others do. It carries nothing new until that changes.
-    pub(crate) stall: Option<Stall>,
+    stall: Option<Stall>,
     /// Set while it gets less than its window.
-    pub(crate) restraint: Option<Restraint>,
+    restraint: Option<Restraint>,
     /// Redundant scheduling: data offset up to which everything was sent here.
-    pub(crate) copied: u64,
+    copied: u64,
     /// Bytes first sent on another subflow.
-    pub(crate) reinjected: u64,
+    reinjected: u64,
     /// A DSS arrived here.
-    pub(crate) has_dss: bool,
+    has_dss: bool,
     /// Whether MP_CAPABLE was left out of the last SYN.
-    pub(crate) plain_syn: bool,
+    plain_syn: bool,
     /// Whether the last ACK had both keys: a DATA_FIN goes with the next one.
-    pub(crate) keys_told: bool,
+    keys_told: bool,
     /// Whether the infinite mapping must go with the next data.
-    pub(crate) announce_infinite: bool,
+    announce_infinite: bool,
     /// Number of wrong MP_FASTCLOSE keys that arrived here.
-    pub(crate) bad_fast_closes: u64,
+    bad_fast_closes: u64,
     /// Additional state on a sealed connection.
-    pub(crate) sealed: SealedSubflow,
+    sealed: SealedSubflow,
     /// Whether it is plain TCP after MP_FAIL, and the peer's infinite mapping has not arrived yet.
-    pub(crate) acks_data_still: bool,
+    acks_data_still: bool,
     /// How it ended, if it has ended.
-    pub(crate) end: Option<Closed>,
-    pub(crate) trial: Trial,
+    end: Option<Closed>,
+    trial: Trial,
     /// Whether the peer still has it, on a sealed connection.
-    pub(crate) life: Life,
+    life: Life,
     /// Its delays, for the detection of shared queues. Kept while there are other subflows.
-    pub(crate) delays: Option<Delays>,
+    delays: Option<Delays>,
 }
 
 impl SubflowState {
@@ -136,30 +137,175 @@ impl SubflowState {
         }
     }
 
-    /// Queues an option, unless it already waits. Returns `false` if too many wait.
-    pub(crate) fn signal(&mut self, control: Control) -> bool {
-        if self.control.contains(&control) {
-            return true;
-        }
-        let fits = self.control.len() < MAX_CONTROL;
-        if fits {
-            self.control.push_back(control);
-        }
-        fits
+    /// Returns its id.
+    pub(crate) fn id(&self) -> SubflowId {
+        self.id
     }
 
-    /// Whether an authenticated announcement of the peer needs an echo.
-    pub(crate) fn owes_echo(&self) -> bool {
-        self.control.iter().any(|control| matches!(control, Control::AddAddr(add) if add.echo))
+    /// Sets the id of a subflow that is added.
+    pub(super) fn on_id(&mut self, id: SubflowId) {
+        self.id = id;
     }
 
-    /// Returns the number of in-order bytes that wait for their mapping, or for the rest of their block.
-    pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.mappings.waiting_bytes() + u64::from(self.sealed.waiting_bytes())
+    /// Returns its addresses.
+    pub(crate) fn tuple(&self) -> FourTuple {
+        self.tuple
     }
 
-    pub(crate) fn is_backup(&self) -> bool {
-        self.backup_ours || self.backup_theirs
+    /// Returns its path.
+    pub(crate) fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// Returns our class for its path.
+    pub(crate) fn class(&self) -> PathClass {
+        self.class
+    }
+
+    /// Sets our class for its path. Returns whether that is another class.
+    pub(crate) fn set_class(&mut self, class: PathClass) -> bool {
+        core::mem::replace(&mut self.class, class) != class
+    }
+
+    /// Returns the peer's class for its path.
+    pub(crate) fn class_theirs(&self) -> PathClass {
+        self.class_theirs
+    }
+
+    /// Stores the class that the peer gives to its path.
+    pub(crate) fn on_class(&mut self, class: PathClass) {
+        self.class_theirs = class;
+    }
+
+    /// Returns the lower of the classes that both sides give to the path.
+    pub(crate) fn trust(&self) -> PathClass {
+        self.class.max(self.class_theirs)
+    }
+
+    /// Returns the handshake that opens it.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns its progress.
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Handles the end of its handshake.
+    pub(crate) fn on_open(&mut self) {
+        self.stage = Stage::Open;
+    }
+
+    /// Handles the peer's answer to our join. The third ACK is sent now.
+    pub(crate) fn on_join_answered(&mut self, now: Instant, nonces: Nonces, address_id: u8) {
+        self.kind = Kind::JoinActive { nonce: nonces.own, peer_nonce: Some(nonces.theirs) };
+        self.remote_address = self.remote_address.or(Some(address_id));
+        self.stage = Stage::unconfirmed(now);
+    }
+
+    /// Returns whether its third ACK must be repeated now, and counts the repetition.
+    pub(crate) fn on_third_ack_time(&mut self, now: Instant) -> ThirdAck {
+        self.stage.on_third_ack_time(now)
+    }
+
+    /// Notes that it carries nothing new.
+    pub(super) fn on_leaving(&mut self) {
+        self.stage = Stage::Leaving;
+    }
+
+    /// Notes that it is reset, and the options of the reset.
+    pub(super) fn on_reset(&mut self, reset_info: ResetInfo) {
+        self.reset_info = reset_info;
+        self.stage = Stage::Over;
+    }
+
+    /// Handles the end of its TCP. Returns its progress before.
+    pub(crate) fn on_closed(&mut self, why: Closed) -> Stage {
+        self.end = Some(why);
+        core::mem::replace(&mut self.stage, Stage::Over)
+    }
+
+    /// Returns how it ended, if it has ended.
+    pub(crate) fn end(&self) -> Option<Closed> {
+        self.end
+    }
+
+    /// Returns the address id of our address.
+    pub(crate) fn local_address(&self) -> u8 {
+        self.local_address
+    }
+
+    /// Returns the address id of the peer's address, if the peer has sent one.
+    pub(crate) fn remote_address(&self) -> Option<u8> {
+        self.remote_address
+    }
+
+    /// Returns since when it makes no progress although others do, if so.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        self.stall
+    }
+
+    /// Notes that it makes no progress.
+    pub(super) fn on_stalled(&mut self, stall: Stall) {
+        self.stall = Some(stall);
+    }
+
+    /// Notes that it makes progress again.
+    pub(crate) fn on_recovered(&mut self) {
+        self.stall = None;
+    }
+
+    /// Returns its limit of bytes in flight, if it has one.
+    pub(super) fn restraint(&self) -> Option<Restraint> {
+        self.restraint
+    }
+
+    /// Sets its limit of bytes in flight.
+    pub(super) fn on_restrained(&mut self, restraint: Restraint) {
+        self.restraint = Some(restraint);
+    }
+
+    /// Returns its additional state on a sealed connection.
+    pub(crate) fn sealed(&self) -> &SealedSubflow {
+        &self.sealed
+    }
+
+    pub(crate) fn sealed_mut(&mut self) -> &mut SealedSubflow {
+        &mut self.sealed
+    }
+
+    /// Returns its trial after the join.
+    pub(crate) fn trial(&self) -> Trial {
+        self.trial
+    }
+
+    pub(crate) fn trial_mut(&mut self) -> &mut Trial {
+        &mut self.trial
+    }
+
+    /// Returns whether the peer still has it, on a sealed connection.
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    pub(crate) fn life_mut(&mut self) -> &mut Life {
+        &mut self.life
+    }
+
+    /// Returns its delays, if they are kept.
+    pub(super) fn delays(&self) -> Option<&Delays> {
+        self.delays.as_ref()
+    }
+
+    /// Takes its delays, so that they can be compared with those of others.
+    pub(super) fn take_delays(&mut self) -> Option<Delays> {
+        self.delays.take()
+    }
+
+    /// Stores its delays.
+    pub(super) fn set_delays(&mut self, delays: Delays) {
+        self.delays = Some(delays);
     }
 
     pub(crate) fn is_first(&self) -> bool {
