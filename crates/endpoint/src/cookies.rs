@@ -34,6 +34,13 @@ pub(crate) struct Cookie {
     pub(crate) key: [u8; 8],
 }
 
+/// The initial sequence numbers of both sides, by the third segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) ours: SeqNum,
+    pub(crate) theirs: SeqNum,
+}
+
 impl Cookies {
     /// Derives the key from the secret of the initial sequence numbers, which none of them reveals.
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
@@ -51,14 +58,15 @@ impl Cookies {
         self.given.is_some_and(|given| now.saturating_since(given) < SLOT * 2)
     }
 
-    /// Returns the offer of the peer whose segment acknowledges `ours`, if that is a cookie.
+    /// Returns the offer of the peer whose segment acknowledges our number, if that is a cookie.
     pub(crate) fn take(
         &self,
         now: Instant,
         tuple: &FourTuple,
-        (ours, theirs): (SeqNum, SeqNum),
+        numbers: Numbers,
         stamp_bits: Option<u8>,
     ) -> Option<(Cookie, Offer)> {
+        let Numbers { ours, theirs } = numbers;
         let [first, ..] = ours.bits().to_be_bytes();
         [slot(now), slot(now).wrapping_sub(1)].into_iter().find_map(|slot| {
             let [mask, ..] = self.hash(OPENING, slot, tuple, theirs.bits());
@@ -137,7 +145,9 @@ mod tests {
         let mut cookies = Cookies::new(&[7; 32]);
         assert!(!cookies.may_come_back(NOW), "none was given");
         let cookie = cookies.give(NOW, &tuple(9), THEIRS, offer());
-        let take = |later| cookies.take(NOW + later, &tuple(9), (cookie.seq, THEIRS), Some(0x17));
+        let take = |later| {
+            cookies.take(NOW + later, &tuple(9), Numbers { ours: cookie.seq, theirs: THEIRS }, Some(0x17))
+        };
         assert_eq!(take(Duration::ZERO), Some((cookie, offer())));
         assert_eq!(take(SLOT), Some((cookie, offer())));
         assert_eq!(take(SLOT * 2), None);
@@ -148,13 +158,29 @@ mod tests {
     fn a_cookie_is_good_for_what_it_was_given_for_and_nothing_else() {
         let mut cookies = Cookies::new(&[7; 32]);
         let Cookie { seq, key } = cookies.give(NOW, &tuple(9), THEIRS, offer());
-        assert_eq!(cookies.take(NOW, &tuple(8), (seq, THEIRS), Some(0x17)), None, "other addresses");
-        assert_eq!(cookies.take(NOW, &tuple(9), (seq, THEIRS + 1), Some(0x17)), None, "another SYN");
-        assert_eq!(cookies.take(NOW, &tuple(9), (seq, THEIRS), Some(0x16)), None, "another scale");
-        assert_eq!(cookies.take(NOW, &tuple(9), (seq, THEIRS), None), None, "the timestamp is gone");
+        assert_eq!(
+            cookies.take(NOW, &tuple(8), Numbers { ours: seq, theirs: THEIRS }, Some(0x17)),
+            None,
+            "other addresses"
+        );
+        assert_eq!(
+            cookies.take(NOW, &tuple(9), Numbers { ours: seq, theirs: THEIRS + 1 }, Some(0x17)),
+            None,
+            "another SYN"
+        );
+        assert_eq!(
+            cookies.take(NOW, &tuple(9), Numbers { ours: seq, theirs: THEIRS }, Some(0x16)),
+            None,
+            "another scale"
+        );
+        assert_eq!(
+            cookies.take(NOW, &tuple(9), Numbers { ours: seq, theirs: THEIRS }, None),
+            None,
+            "the timestamp is gone"
+        );
         let forged = (0..32).filter(|bit| {
             let seq = SeqNum::new(seq.bits() ^ 1 << bit);
-            cookies.take(NOW, &tuple(9), (seq, THEIRS), Some(0x17)).is_some()
+            cookies.take(NOW, &tuple(9), Numbers { ours: seq, theirs: THEIRS }, Some(0x17)).is_some()
         });
         assert_eq!(forged.count(), 0);
         let other = Cookies::new(&[8; 32]).give(NOW, &tuple(9), THEIRS, offer());

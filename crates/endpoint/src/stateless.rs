@@ -14,7 +14,7 @@ use plait_mptcp::{
 use plait_tcp::{FourTuple, Isn};
 use plait_wire::{Flags, OptionBytes, Segment, TcpOption, options};
 
-use crate::cookies::Cookie;
+use crate::cookies::{Cookie, Numbers};
 use crate::entry::{Entry, Stage};
 use crate::offer::{Offer, STAMP_MASK};
 use crate::pending_joins::PendingJoin;
@@ -100,7 +100,7 @@ impl Endpoint {
         let tuple = tuple_of(segment);
         let echo = echo_of(segment);
         let stamp_bits = echo.map(|echo| (echo & STAMP_MASK) as u8);
-        let numbers = (segment.ack - 1, segment.seq - 1);
+        let numbers = Numbers { ours: segment.ack - 1, theirs: segment.seq - 1 };
         let Some((cookie, offer)) = self.around.cookies.take(now, &tuple, numbers, stamp_bits) else {
             return false;
         };
@@ -129,7 +129,7 @@ impl Endpoint {
         let then = self.answered_at(now, &tuple, echo);
         let syn = Segment {
             flags: Flags::SYN,
-            seq: numbers.1,
+            seq: numbers.theirs,
             ack: SeqNum::new(0),
             options: offer.options(stamp_of(segment).unwrap_or(0)),
             payload: bytes::Bytes::new(),

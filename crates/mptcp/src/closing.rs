@@ -3,12 +3,11 @@
 //! A [`Closing`] is told what is known of the two streams, and answers with the next step. It touches neither streams nor
 //! subflows.
 
-use core::net::IpAddr;
-
-use plait_base::{Duration, Instant, PathId};
+use plait_base::{Duration, Instant};
 use plait_wire::ResetReason;
 
 use crate::ConnectionError;
+use crate::paths::Way;
 use crate::protection::Mode;
 use crate::subflows::ResetInfo;
 
@@ -61,9 +60,6 @@ enum Losses {
     /// One in silence, at least: a path may be dead, and come back.
     Silence,
 }
-
-/// What tells paths apart: ours, and the peer's address.
-pub(crate) type Way = (PathId, IpAddr);
 
 /// The state of both streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -337,12 +333,12 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
 
 #[cfg(test)]
 mod tests {
-    use core::net::Ipv4Addr;
-
     use super::*;
+    use core::net::{IpAddr, Ipv4Addr};
+    use plait_base::PathId;
 
-    const A: Way = (PathId(0), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
-    const B: Way = (PathId(0), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+    const A: Way = Way { path: PathId(0), remote: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)) };
+    const B: Way = Way { path: PathId(0), remote: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)) };
     const OPEN: Ends = Ends {
         is_finished: true,
         is_given: true,

@@ -6,6 +6,15 @@
 use plait_base::Dsn;
 use plait_wire::{DataAck, DataSequence};
 
+/// How far both streams have got, as data offsets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offsets {
+    /// The peer acknowledges ours below this one.
+    pub(crate) acked: u64,
+    /// Those of the peer below this one have arrived in order.
+    pub(crate) next: u64,
+}
+
 /// The numbers of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DataSpace {

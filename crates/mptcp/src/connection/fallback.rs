@@ -33,8 +33,8 @@ impl Connection {
         log::debug!(?reason, "falls back to plain TCP, if allowed");
         let subflow = &self.subflows[index];
         let shift = self.outgoing.next().wrapping_sub(subflow.tcp.next_offset());
-        let way = (subflow.state.id(), shift);
-        if let Err(error) = self.protection.fall_back(self.config.fallback, reason, way) {
+        let id = subflow.state.id();
+        if let Err(error) = self.protection.fall_back(self.config.fallback, reason, id, shift) {
             self.fail(error);
             return;
         }

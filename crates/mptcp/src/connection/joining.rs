@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use plait_base::{Instant, PathId};
 use plait_wire::ResetReason;
 
+use crate::connection::handshake::SubflowOpening;
 use crate::paths::{Joining, NextJoin, Outcome};
 use crate::protection::Mode;
 use crate::role::Role;
@@ -30,10 +31,10 @@ impl Connection {
             };
             let subflows = &self.subflows;
             let present = || subflows.present_for_joins();
-            let beside = (joining, subflows.present_ids());
+            let ids = subflows.present_ids();
             let has_failed = |path: PathId, remote: IpAddr| host.has_failed_lately(now, path, remote);
             let NextJoin::Open(id, remote) =
-                self.paths.next_join(now, beside, host.paths(), present, has_failed)
+                self.paths.next_join(now, joining, ids, host.paths(), present, has_failed)
             else {
                 return;
             };
@@ -50,7 +51,8 @@ impl Connection {
             let kind = Kind::JoinActive { nonce: host.random().next_u32(), peer_nonce: None };
             let drops_data = host.drops_syn_data(now, path.id, remote.address.ip());
             let syn_data = self.data_of_syn(is_in_need, drops_data);
-            if self.open_subflow(now, &path, remote.address, (kind, remote.id, syn_data), host).is_none() {
+            let opening = SubflowOpening { kind, remote_address: remote.id, syn_data };
+            if self.open_subflow(now, &path, remote.address, opening, host).is_none() {
                 log::debug!(path = path.name, remote = %remote.address, "join cannot begin");
                 self.paths.on_lost(now, id, remote.address);
             }

@@ -25,6 +25,7 @@ use plait_tcp::State;
 use plait_wire::{IcmpError, ResetReason, Segment};
 
 use crate::closing::Closing;
+use crate::connection::handshake::SubflowOpening;
 use crate::connection::notices::Notices;
 use crate::paths::PathManager;
 use crate::protection::sealed::{CryptoJob, CryptoResult, Established};
@@ -85,7 +86,8 @@ impl Connection {
         let mut connection = Self::new(now, config, Role::Active, protection);
         connection.subflows = Subflows::new(start.first_id);
         connection.paths.set_remotes(start.remotes);
-        let first = (Kind::FirstActive, Some(0), SynData::None);
+        let first =
+            SubflowOpening { kind: Kind::FirstActive, remote_address: Some(0), syn_data: SynData::None };
         if let Err(error) = offered {
             connection.fail(error);
         } else if connection.open_subflow(now, start.path, start.remote, first, host).is_none() {
@@ -105,7 +107,7 @@ impl Connection {
     /// Opens passively, in answer to a SYN without MP_JOIN.
     pub fn accept(now: Instant, config: Config, syn: &Segment, host: &mut dyn Host) -> Self {
         match Self::way_in(&config, syn, &*host) {
-            Ok(path) => Self::answer_syn(now, config, (syn, &path), host),
+            Ok(path) => Self::answer_syn(now, config, syn, &path, host),
             Err(error) => {
                 let protection = Protection::unanswered(&config);
                 let mut connection = Self::new(now, config, Role::Passive, protection);

@@ -6,6 +6,7 @@ use plait_tcp::{Closed, State};
 use plait_wire::ResetReason;
 
 use crate::Connection;
+use crate::paths::Way;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::send::blocks::{Block, Carrier};
@@ -220,7 +221,7 @@ impl Connection {
             self.paths.hurry(now);
         }
         let is_reset = matches!(end, Some(Closed::Refused | Closed::ResetByPeer));
-        self.closing.on_lost((path, remote.ip()), is_reset);
+        self.closing.on_lost(Way { path, remote: remote.ip() }, is_reset);
         // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
         if !self.subflows.has_unended() {
             self.closing.on_no_subflow(now);

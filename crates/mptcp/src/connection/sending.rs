@@ -332,7 +332,7 @@ impl Connection {
             data_options(session, self.incoming.next(), start, offset, &payload)
         };
         self.outgoing.on_chosen(subflow.state.id());
-        self.give(now, (index, start), payload, options);
+        self.give(now, index, start, payload, options);
         true
     }
 
@@ -358,14 +358,15 @@ impl Connection {
         let offset = self.subflows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
         self.subflows[index].state.on_reinjected(payload.len());
-        self.give(now, (index, start), payload, options);
+        self.give(now, index, start, payload, options);
         true
     }
 
     pub(crate) fn give(
         &mut self,
         now: Instant,
-        (index, start): (usize, u64),
+        index: usize,
+        start: u64,
         payload: Bytes,
         options: OptionBytes,
     ) {

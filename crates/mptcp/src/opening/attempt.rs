@@ -45,7 +45,8 @@ impl Attempt {
         now: Instant,
         config: Config,
         number: usize,
-        (path, remote): (&Path, SocketAddr),
+        path: &Path,
+        remote: SocketAddr,
         remotes: &[SocketAddr],
         host: &mut dyn Host,
     ) -> Self {

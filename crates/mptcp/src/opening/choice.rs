@@ -384,8 +384,7 @@ impl ActiveOpen {
             let Some(path) = host.paths().get(way.path).filter(is_usable).cloned() else { continue };
             let config = crate::Config { crypto_jobs: 0, ..self.config.clone() };
             let number = self.attempts.len();
-            let to = (&path, way.remote);
-            self.attempts.push(Attempt::start(now, config, number, to, &self.remotes, host));
+            self.attempts.push(Attempt::start(now, config, number, &path, way.remote, &self.remotes, host));
             if self.failed_at.is_some() {
                 self.failed_at = Some(now);
             }

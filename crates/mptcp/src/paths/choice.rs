@@ -76,7 +76,7 @@ impl PathManager {
             let has_twin = paths.twins(path).next().is_some();
             let most = if has_twin { MAX_HANGING_OF_TWINS } else { MAX_HANGING };
             for (place, remote) in self.addresses.remotes().iter().enumerate() {
-                let Some(free) = self.free_from(joining, (path, most), remote, present) else { continue };
+                let Some(free) = self.free_from(joining, path, most, remote, present) else { continue };
                 let Due::At(at, failures) = self.pairs.due(path.id, remote.address) else { continue };
                 let at = at.max(free).max(left).max(grace(joining, remote));
                 let ip = remote.address.ip();
@@ -132,7 +132,8 @@ impl PathManager {
     fn free_from(
         &self,
         joining: Joining,
-        (path, most): (&Path, usize),
+        path: &Path,
+        most: usize,
         remote: &Remote,
         present: &[Present],
     ) -> Option<Instant> {
@@ -157,7 +158,7 @@ impl PathManager {
             Joins::None => None,
             Joins::Mesh => Some(free),
             Joins::OnePerPath => {
-                Some(free.max(self.free_from_on_path(joining, (path.id, most), remote, present)?))
+                Some(free.max(self.free_from_on_path(joining, path.id, most, remote, present)?))
             }
         }
     }
@@ -167,7 +168,8 @@ impl PathManager {
     fn free_from_on_path(
         &self,
         joining: Joining,
-        (path, most): (PathId, usize),
+        path: PathId,
+        most: usize,
         remote: &Remote,
         present: &[Present],
     ) -> Option<Instant> {
@@ -302,7 +304,7 @@ mod tests {
         let now = NOW + Duration::from_secs(2);
         let next = |manager: &mut PathManager| {
             let ids = Some(crate::paths::PresentIds::new());
-            match manager.next_join(now, (joining, ids), &two_paths(), std::iter::empty, |_, _| false) {
+            match manager.next_join(now, joining, ids, &two_paths(), std::iter::empty, |_, _| false) {
                 NextJoin::Open(path, remote) => Some((path, remote.address)),
                 NextJoin::Wait => None,
             }

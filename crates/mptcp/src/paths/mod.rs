@@ -61,6 +61,15 @@ pub(crate) const MAX_PRESENT: usize = 32;
 /// The ids of the subflows that are present, and whether they make progress; an id has the same addresses for life.
 pub(crate) type PresentIds = ArrayVec<(SubflowId, bool), MAX_PRESENT>;
 
+/// A way to a host of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// Our path.
+    pub(crate) path: PathId,
+    /// The address of the peer there.
+    pub(crate) remote: IpAddr,
+}
+
 /// The result of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
@@ -190,17 +199,17 @@ impl PathManager {
         self.pairs.hold(path, remote, at);
     }
 
-    /// Returns the further subflow to open next, in addition to those `present`, which have the ids `ids`. `has_failed` tells whether other
+    /// Returns the further subflow to open next, in addition to those `present`, which have the ids `present_ids`. `has_failed` tells whether other
     /// connections have found that a path does not lead to an address.
     pub(crate) fn next_join<I: Iterator<Item = Present>>(
         &mut self,
         now: Instant,
-        (joining, ids): (Joining, Option<PresentIds>),
+        joining: Joining,
+        present_ids: Option<PresentIds>,
         paths: &Paths,
         present: impl Fn() -> I,
         has_failed: impl Fn(PathId, IpAddr) -> bool,
     ) -> NextJoin {
-        let present_ids = ids;
         let looked_at = present_ids.map(|present| LookedAt { joining, present });
         if looked_at.is_some() && looked_at == self.looked_at && self.next_at.is_none_or(|at| at > now) {
             return NextJoin::Wait;

@@ -21,7 +21,7 @@ impl Protection {
     /// Whether the SYN/ACK to our join comes from the peer.
     pub(crate) fn is_join_answer(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 8]) -> bool {
         match self {
-            Self::Sealed(sealed) => sealed.is_join_answer(subflow, (nonces.own, nonces.theirs), hmac),
+            Self::Sealed(sealed) => sealed.is_join_answer(subflow, nonces, hmac),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
         }
     }
@@ -29,7 +29,7 @@ impl Protection {
     /// Whether the third segment of the peer's join comes from it.
     pub(crate) fn is_join_ack(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 20]) -> bool {
         match self {
-            Self::Sealed(sealed) => sealed.is_join_ack(subflow, (nonces.theirs, nonces.own), hmac),
+            Self::Sealed(sealed) => sealed.is_join_ack(subflow, nonces, hmac),
             Self::Plain(_) | Self::Scrambled(_) | Self::Preferred(_) => self.is_join_hmac(nonces, hmac),
         }
     }

@@ -168,7 +168,8 @@ impl Protection {
         &mut self,
         fallback: Fallback,
         reason: PlainReason,
-        (subflow, shift): (SubflowId, u64),
+        subflow: SubflowId,
+        shift: u64,
     ) -> Result<(), ConnectionError> {
         if let Self::Scrambled(scrambled) = self {
             *self = Self::Plain(scrambled.step_down(reason)?);

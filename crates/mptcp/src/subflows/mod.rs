@@ -30,7 +30,7 @@ pub(crate) use shared::MAX_COUPLED;
 pub(crate) use signal::{Control, ResetInfo};
 pub(crate) use stage::{Kind, Stage, ThirdAck};
 pub(crate) use stall::{STALL_ROUND_TRIPS, Stall, UNKNOWN_RTT};
-pub(crate) use state::SubflowState;
+pub(crate) use state::{Beginning, SubflowState};
 pub(crate) use subflow::Subflow;
 pub(crate) use trial::Trial;
 

@@ -5,6 +5,7 @@ use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, Subflo
 
 use super::delivery::Delivery;
 use super::inbox::Inbox;
+use crate::protection::Nonces;
 
 /// Additional state of a subflow on a sealed connection.
 #[derive(Default)]
@@ -105,10 +106,21 @@ impl SealedSubflow {
         self.has_gaps = has_gaps;
     }
 
-    pub(crate) fn transcript(&self, initiator_nonce: u32, responder_nonce: u32) -> JoinTranscript {
+    /// Returns the transcript of a join that we began.
+    pub(crate) fn transcript_of_ours(&self, nonces: Nonces) -> JoinTranscript {
+        JoinTranscript { initiator_nonce: nonces.own, responder_nonce: nonces.theirs, ..self.said() }
+    }
+
+    /// Returns the transcript of a join that the peer began.
+    pub(crate) fn transcript_of_theirs(&self, nonces: Nonces) -> JoinTranscript {
+        JoinTranscript { initiator_nonce: nonces.theirs, responder_nonce: nonces.own, ..self.said() }
+    }
+
+    /// Returns the content of both SYNs without the nonces.
+    fn said(&self) -> JoinTranscript {
         JoinTranscript {
-            initiator_nonce,
-            responder_nonce,
+            initiator_nonce: 0,
+            responder_nonce: 0,
             initiator_flags: self.initiator.0,
             responder_flags: self.responder.0,
             initiator_address: self.initiator.1,

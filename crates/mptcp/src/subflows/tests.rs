@@ -33,8 +33,9 @@ fn subflows(count: u16) -> Subflows {
         let isn = Isn { seq: SeqNum::new(7), timestamp_offset: 0, label_seed: 0 };
         let tcp = plait_tcp::Connection::connect(NOW, Config::default(), tuple, isn);
         let id = subflows.draw_id();
-        subflows
-            .add(Subflow::new(tcp, SubflowState::new(id, (tuple, Kind::FirstActive), &path(), (0, None))));
+        let kind = Kind::FirstActive;
+        let beginning = Beginning { id, tuple, kind, local_address: 0, remote_address: None };
+        subflows.add(Subflow::new(tcp, SubflowState::new(beginning, &path())));
     }
     subflows
 }

@@ -35,14 +35,15 @@ impl Connection {
     pub(crate) fn answer_syn(
         now: Instant,
         config: Config,
-        (syn, path): (&Segment, &Path),
+        syn: &Segment,
+        path: &Path,
         host: &mut dyn Host,
     ) -> Self {
         let offer = Signals::read(syn).capable;
         let Answered { protection, decided } =
             Protection::answer(&config, syn, offer.as_ref(), || host.draw_key());
         let mut connection = Self::new(now, config, Role::Passive, protection);
-        let index = connection.accept_subflow(now, path, syn, (Kind::FirstPassive, Some(0)), host);
+        let index = connection.accept_first(now, path, syn, host);
         connection.paths.set_initial(syn.destination.ip(), syn.source);
         match decided {
             Some(Opened::FallBack(reason)) => connection.fall_back(index, reason, Mapped::Never),

@@ -47,7 +47,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let has_data = self.take_syn_data((NOT_ADDED, said.name()), &syn.payload);
+        let has_data = self.take_syn_data(NOT_ADDED, said.name(), &syn.payload);
         if self.closing.is_over() {
             return Err(Refused::Prohibited);
         }
@@ -55,7 +55,7 @@ impl Connection {
             return Err(Refused::Crowded);
         }
         let nonce = host.random().next_u32();
-        let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        let mut subflow = self.join_subflow(now, syn, said, nonce, &path, host);
         if has_data {
             subflow.state.sealed_mut().set_syn_data(self.data_of_answer(said.nonce, syn));
         }
@@ -76,7 +76,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<Option<Segment>, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let mut subflow = self.join_subflow((now, syn), said, (nonce, &path), host);
+        let mut subflow = self.join_subflow(now, syn, said, nonce, &path, host);
         Ok(self.syn_ack_of(&mut subflow, now))
     }
 
@@ -93,7 +93,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<SubflowId, Refused> {
         let (said, path) = self.check_join(syn, host)?;
-        let mut subflow = self.join_subflow((then, syn), said, (nonce, &path), host);
+        let mut subflow = self.join_subflow(then, syn, said, nonce, &path, host);
         let _sent_already = self.syn_ack_of(&mut subflow, then);
         Ok(self.add_join(subflow))
     }
@@ -127,15 +127,17 @@ impl Connection {
     /// Returns the subflow of a join, with our nonce, over `path`. It is not yet added to the connection.
     fn join_subflow(
         &mut self,
-        (now, syn): (Instant, &Segment),
+        now: Instant,
+        syn: &Segment,
         said: JoinSyn,
-        (nonce, path): (u32, &Path),
+        nonce: u32,
+        path: &Path,
         host: &mut dyn Host,
     ) -> Subflow {
         let tuple = FourTuple { local: syn.destination, remote: syn.source };
         let tcp = plait_tcp::Connection::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
         let kind = Kind::JoinPassive { nonce, peer_nonce: said.nonce };
-        let mut subflow = self.new_subflow(NOT_ADDED, path, tcp, (tuple, kind), Some(said.address_id));
+        let mut subflow = self.new_subflow(NOT_ADDED, path, tcp, tuple, kind, Some(said.address_id));
         subflow.state.on_priority(said.backup);
         subflow.state.on_class(self.protection.class_of(said.reserved));
         subflow.state.sealed_mut().initiator_said(said.backup, said.reserved, said.address_id);
@@ -187,7 +189,7 @@ impl Connection {
         self.outgoing.on_other_subflow();
         let state = &self.subflows[arrived.index].state;
         if let (id, Some(name)) = (state.id(), state.sealed().tag()) {
-            self.take_syn_data((id, name), &arrived.segment.payload);
+            self.take_syn_data(id, name, &arrived.segment.payload);
         }
         self.cancel_slower(now, arrived.index);
     }

@@ -10,7 +10,7 @@ use plait_wire::Segment;
 
 use crate::protection::Mode;
 use crate::subflows::sealed::SynData;
-use crate::subflows::{Kind, Subflow, SubflowState};
+use crate::subflows::{Beginning, Kind, Subflow, SubflowState};
 use crate::{Config, Connection, Event, Host, Path};
 
 /// SYN retries for a further subflow. Two minutes are too long for it, and other paths exist.
@@ -23,6 +23,15 @@ const SYN_DATA_RETRIES: u8 = JOIN_SYN_RETRIES + 2;
 /// Time between two SYNs of a join while no subflow can be used.
 const SYN_WAIT_IN_NEED: Duration = Duration::from_millis(1200);
 
+/// A subflow that is about to be opened by its SYN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SubflowOpening {
+    pub(crate) kind: Kind,
+    /// Address id of the peer's address, if the peer has sent one.
+    pub(crate) remote_address: Option<u8>,
+    pub(crate) syn_data: SynData,
+}
+
 impl Connection {
     /// Opens a subflow actively; `None` without a free port.
     pub(crate) fn open_subflow(
@@ -30,9 +39,10 @@ impl Connection {
         now: Instant,
         path: &Path,
         remote: SocketAddr,
-        (kind, remote_address, syn_data): (Kind, Option<u8>, SynData),
+        opening: SubflowOpening,
         host: &mut dyn Host,
     ) -> Option<usize> {
+        let SubflowOpening { kind, remote_address, syn_data } = opening;
         let local = path.local_for(remote.ip())?;
         let port = host.claim_port(local, remote)?;
         let tuple = FourTuple { local: SocketAddr::new(local, port), remote };
@@ -49,19 +59,17 @@ impl Connection {
         Some(index)
     }
 
-    /// Opens a subflow passively.
-    pub(crate) fn accept_subflow(
+    /// Opens the first subflow passively.
+    pub(crate) fn accept_first(
         &mut self,
         now: Instant,
         path: &Path,
         syn: &Segment,
-        state: (Kind, Option<u8>),
         host: &mut dyn Host,
     ) -> usize {
         let tuple = FourTuple { local: syn.destination, remote: syn.source };
         let tcp = plait_tcp::Connection::accept(now, self.tcp_config(path), syn, host.isn(&tuple, now));
-        let (kind, remote_address) = state;
-        self.add_subflow(path, tcp, tuple, kind, remote_address)
+        self.add_subflow(path, tcp, tuple, Kind::FirstPassive, Some(0))
     }
 
     fn add_subflow(
@@ -73,7 +81,7 @@ impl Connection {
         remote_address: Option<u8>,
     ) -> usize {
         let id = self.subflows.draw_id();
-        let subflow = self.new_subflow(id, path, tcp, (tuple, kind), remote_address);
+        let subflow = self.new_subflow(id, path, tcp, tuple, kind, remote_address);
         self.notices.push(Event::SubflowOpened { id, tuple });
         self.subflows.add(subflow)
     }
@@ -84,14 +92,16 @@ impl Connection {
         id: SubflowId,
         path: &Path,
         tcp: plait_tcp::Connection,
-        (tuple, kind): (FourTuple, Kind),
+        tuple: FourTuple,
+        kind: Kind,
         remote_address: Option<u8>,
     ) -> Subflow {
         let local_address = match kind {
             Kind::FirstActive | Kind::FirstPassive => 0,
             Kind::JoinActive { .. } | Kind::JoinPassive { .. } => self.paths.local_id(tuple.local.ip()),
         };
-        Subflow::new(tcp, SubflowState::new(id, (tuple, kind), path, (local_address, remote_address)))
+        let beginning = Beginning { id, tuple, kind, local_address, remote_address };
+        Subflow::new(tcp, SubflowState::new(beginning, path))
     }
 
     fn tcp_config(&self, path: &Path) -> plait_tcp::Config {

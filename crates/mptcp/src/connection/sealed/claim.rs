@@ -39,7 +39,8 @@ impl Connection {
     pub(super) fn claim_opening(
         &mut self,
         now: Instant,
-        (id, paths): ([u8; OPENING_LEN], u8),
+        id: [u8; OPENING_LEN],
+        paths: u8,
         host: &mut dyn Host,
     ) {
         // OPENING is the first record: no other has withdrawn the address.
@@ -47,7 +48,7 @@ impl Connection {
         let verdict = self.protection.judge_opener(from);
         let Some(established) = self.protection.established_mut() else { return };
         let claimed = match verdict {
-            Ok(()) => established.claim_opening(now, (id, paths), from.ip(), host),
+            Ok(()) => established.claim_opening(now, id, paths, from.ip(), host),
             Err(reason) => established.refuse_opening(now, reason),
         };
         match claimed {

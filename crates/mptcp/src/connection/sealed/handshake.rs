@@ -71,7 +71,7 @@ impl Connection {
 
     fn start_sealed(&mut self, now: Instant, index: usize, complete: Complete, host: &mut dyn Host) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let way = self.subflows[index].state.way(host.paths());
+        let way = self.subflows[index].state.device_way(host.paths());
         if let Err(why) = sealed.establish(now, complete, way, host) {
             return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
         }

@@ -4,6 +4,7 @@
 //! [`super::unsealing`]). A block that fails is not acknowledged at data level, so the peer sends it again; TCP has acknowledged its bytes already, which the
 //! peer notices (see [`super::repair`]).
 
+use crate::data_space::Offsets;
 use crate::log;
 use bytes::Bytes;
 use plait_base::Instant;
@@ -80,10 +81,11 @@ impl Connection {
 
     /// A Data-ACK or DATA_FIN without a block: its tag has to be right.
     fn take_tagged(&mut self, arrived: &Arrived<'_>, ack: Option<DataAck>, fin: Option<DataSequence>) {
+        let offsets = self.offsets();
         let Some(established) = self.protection.established_mut() else { return };
         let Some(subflow) = self.subflows[arrived.index].state.sealed().tag() else { return };
         let said = Said { ack, fin, tag: arrived.signals.tag };
-        match established.check(subflow, &said, (self.outgoing.acked(), self.incoming.next())) {
+        match established.check(subflow, &said, offsets) {
             Worth::Genuine { acked, fin } => {
                 if let Some(acked) = acked {
                     self.on_genuine_ack(acked);
@@ -95,6 +97,11 @@ impl Connection {
             Worth::Nothing => self.counters.forged_acks += 1,
             Worth::Guessed => self.on_tag_failed(arrived.index),
         }
+    }
+
+    /// Returns how far both streams have got.
+    pub(super) fn offsets(&self) -> Offsets {
+        Offsets { acked: self.outgoing.acked(), next: self.incoming.next() }
     }
 
     /// A Data-ACK that is the peer's.

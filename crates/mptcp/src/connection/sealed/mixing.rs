@@ -40,7 +40,7 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
         subflow.state.sealed_mut().on_offered();
-        let way = subflow.state.way(host.paths());
+        let way = subflow.state.device_way(host.paths());
         if let Some(message) = established.offer_path(subflow.state.sealed_mut(), way, host.secrets()) {
             send(subflow, message);
         }
@@ -56,7 +56,7 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = &mut self.subflows[index];
         let Some(message) = subflow.state.sealed_mut().take_path_key() else { return };
-        let way = subflow.state.way(host.paths());
+        let way = subflow.state.device_way(host.paths());
         let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);
         match established.take_path_key(subflow.state.sealed_mut(), way, &message, with) {
             PathKey::Answer(answer) => send(subflow, answer),

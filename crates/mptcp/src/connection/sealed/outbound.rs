@@ -5,7 +5,7 @@ use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN};
 
 use crate::connection::sending::whole_segments;
 use crate::protection::options::DATA_OPTIONS;
-use crate::protection::sealed::Established;
+use crate::protection::sealed::{Established, Place};
 use crate::scheduler::Candidate;
 use crate::send::blocks::{Block, Body};
 use crate::subflows::Subflow;
@@ -202,9 +202,9 @@ impl Connection {
         let Some(tag) = subflow.state.sealed().tag() else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };
-        let to = (tag, subflow.tcp.next_offset());
+        let to = Place { subflow: tag, offset: subflow.tcp.next_offset() };
         let Some((payload, options)) = established.transmit(body, to, acknowledged) else { return false };
-        self.give(now, (index, start), payload, options);
+        self.give(now, index, start, payload, options);
         true
     }
 }

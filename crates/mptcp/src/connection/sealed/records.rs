@@ -22,7 +22,7 @@ impl Connection {
                         subflow.state.on_priority(backup);
                     }
                 }
-                ForConnection::Opening(id, paths) => self.claim_opening(now, (id, paths), host),
+                ForConnection::Opening(id, paths) => self.claim_opening(now, id, paths, host),
                 ForConnection::Look => self.answer_look(),
                 ForConnection::Seen { subflow: tag, seen } => {
                     let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);

@@ -98,9 +98,9 @@ impl Connection {
         {
             let state = &self.subflows[index].state;
             log::debug!(subflow = state.id().0, path = ?state.path(), "subflow does not deliver what its TCP says: it is left");
-            let (path, remote) = (state.path(), state.tuple().remote);
+            let (path, remote, way) = (state.path(), state.tuple().remote, state.way());
             if let Some(established) = self.protection.established_mut() {
-                established.suspect((path, remote.ip()));
+                established.suspect(way);
             }
             self.counters.attacked_closed += 1;
             self.subflows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));

@@ -9,6 +9,7 @@ use plait_base::{Instant, SubflowId};
 use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, OpenError, SubflowTag};
 use plait_wire::{DataAck, DataSequence, Flags, Segment};
 
+use crate::protection::Nonces;
 use crate::protection::sealed::{Examined, SynPayload, blocks_in};
 use crate::send::blocks::Body;
 use crate::subflows::Kind;
@@ -54,7 +55,8 @@ impl Connection {
                 (MAX_PACKET.saturating_sub(header), state.sealed().syn_name(nonce))
             }
             (SynData::Answerable { length }, Kind::JoinPassive { nonce, peer_nonce }) if !is_ours => {
-                let Some(hmacs) = established.join_by_peer(&state.sealed(), peer_nonce, nonce) else {
+                let nonces = Nonces { own: nonce, theirs: peer_nonce };
+                let Some(hmacs) = established.join_by_peer(state.sealed(), nonces) else {
                     return;
                 };
                 (length.saturating_sub(header), hmacs.subflow())
@@ -170,7 +172,7 @@ impl Connection {
     }
 
     /// Takes the blocks of a SYN of this `name`, or of a SYN/ACK on the subflow of that name. Whether the peer has sealed any.
-    pub(crate) fn take_syn_data(&mut self, (id, name): (SubflowId, SubflowTag), payload: &Bytes) -> bool {
+    pub(crate) fn take_syn_data(&mut self, id: SubflowId, name: SubflowTag, payload: &Bytes) -> bool {
         if payload.is_empty() || payload.len() > MAX_PACKET {
             return false;
         }
@@ -184,7 +186,7 @@ impl Connection {
                 data_fin: false,
                 data_ack: Some(DataAck::Long(data_ack.bits())),
             };
-            if self.closing.is_over() || !self.take_syn_block((id, name), declared, block) {
+            if self.closing.is_over() || !self.take_syn_block(id, name, declared, block) {
                 break;
             }
             is_genuine = true;
@@ -193,15 +195,10 @@ impl Connection {
         is_genuine
     }
 
-    fn take_syn_block(
-        &mut self,
-        (id, name): (SubflowId, SubflowTag),
-        declared: Declared,
-        block: Bytes,
-    ) -> bool {
-        let (acked, next) = (self.outgoing.acked(), self.incoming.next());
+    fn take_syn_block(&mut self, id: SubflowId, name: SubflowTag, declared: Declared, block: Bytes) -> bool {
+        let offsets = self.offsets();
         let Some(established) = self.protection.established_mut() else { return false };
-        match established.examine((id, name), declared, block, (acked, next)) {
+        match established.examine(id, name, declared, block, offsets) {
             Ok(Examined::Open(opening, job)) => {
                 let result = job.run();
                 let is_genuine = result.is_ok();

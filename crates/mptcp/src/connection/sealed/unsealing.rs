@@ -66,15 +66,15 @@ impl Connection {
 
     /// Takes the block that fills a mapping.
     pub(super) fn take_block(&mut self, now: Instant, index: usize, declared: Declared, payload: Bytes) {
+        let offsets = self.offsets();
         let state = &mut self.subflows[index].state;
         let (Some(subflow), Some(established)) = (state.sealed().tag(), self.protection.established_mut())
         else {
             return;
         };
-        let (acked, next) = (self.outgoing.acked(), self.incoming.next());
         // Kept for the case that the mapping was wrong and hides another.
         let whole = payload.clone();
-        let examined = established.examine((state.id(), subflow), declared, payload, (acked, next));
+        let examined = established.examine(state.id(), subflow, declared, payload, offsets);
         if examined.is_ok() {
             self.on_block_tag(now, index, declared.offset);
         }
@@ -98,7 +98,7 @@ impl Connection {
             Ok(Examined::Outside { length }) => self.counters.bytes_outside += length,
             // A copy so late that its keys are gone.
             Err(OpenError::Generation(wire))
-                if established.has_passed(wire, &declared, whole.len(), next) =>
+                if established.has_passed(wire, &declared, whole.len(), offsets.next) =>
             {
                 self.counters.bytes_duplicate += whole.len() as u64;
             }

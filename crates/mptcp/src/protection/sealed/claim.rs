@@ -196,7 +196,8 @@ impl Established {
     pub(crate) fn claim_opening(
         &mut self,
         now: Instant,
-        (id, paths): ([u8; OPENING_LEN], u8),
+        id: [u8; OPENING_LEN],
+        paths: u8,
         from: IpAddr,
         host: &mut dyn Host,
     ) -> Claimed {

@@ -1,7 +1,6 @@
 //! A sealed connection in use.
 
-use core::net::IpAddr;
-use plait_base::{Dsn, Instant, PathId};
+use plait_base::{Dsn, Instant};
 use plait_protect::handshake::{Capabilities, Capability, Handshake, Instance, Peer, Tep};
 use plait_protect::sealed::{
     ConnectionIdentity, Opener, Record, Role as End, Sealer, Seen, SessionTicket, SubflowTag, Suite,
@@ -19,6 +18,7 @@ use super::look::Look;
 use super::mixing::Mixing;
 use super::unsealing::{Early, Opening};
 use crate::data_space::DataSpace;
+use crate::paths::Way;
 use crate::protection::session::Numbers;
 use crate::status::{PeerIdentity, SealedStatus};
 
@@ -96,7 +96,7 @@ pub(crate) struct Established {
     /// What was seen of TCP's deliveries when blocks were last looked at.
     pub(super) deliveries: Option<Deliveries>,
     /// Ways to the peer that were left because they did not deliver what their TCP said.
-    suspects: VecDeque<(PathId, IpAddr)>,
+    suspects: VecDeque<Way>,
     /// The block that tells the peer the end of our stream, once it is sealed.
     pub(super) eof_at: Option<Dsn>,
     /// The peer's has, in order.
@@ -204,7 +204,7 @@ impl Established {
     }
 
     /// A subflow over this way was left for what it did to blocks.
-    pub(crate) fn suspect(&mut self, way: (PathId, IpAddr)) {
+    pub(crate) fn suspect(&mut self, way: Way) {
         if self.is_suspect(way) {
             return;
         }
@@ -215,7 +215,7 @@ impl Established {
     }
 
     /// Whether one was.
-    pub(super) fn is_suspect(&self, way: (PathId, IpAddr)) -> bool {
+    pub(super) fn is_suspect(&self, way: Way) -> bool {
         self.suspects.contains(&way)
     }
 

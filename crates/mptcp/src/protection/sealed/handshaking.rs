@@ -7,10 +7,11 @@ use plait_protect::sealed::{ConnectionSecrets, Role as End};
 use plait_wire::OptionBytes;
 
 use super::established::{About, Established, Left};
-use super::mixing::{Mixing, Way};
+use super::mixing::Mixing;
 use super::negotiation::third_segment;
 use super::{Agreed, Sealed, Stage};
 use crate::Host;
+use crate::paths::Way;
 use crate::role::Role;
 use crate::subflows::inbox::Inbox;
 

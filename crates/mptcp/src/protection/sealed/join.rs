@@ -4,6 +4,7 @@ use plait_protect::sealed::{JoinHmacs, JoinKeys, SubflowTag};
 
 use super::established::Established;
 use super::{Sealed, Stage};
+use crate::protection::Nonces;
 use crate::subflows::SubflowState;
 use crate::subflows::sealed::SealedSubflow;
 
@@ -19,14 +20,14 @@ impl Established {
     }
 
     /// The HMACs of a join that the peer began.
-    pub(crate) fn join_by_peer(&self, subflow: &SealedSubflow, theirs: u32, own: u32) -> Option<JoinHmacs> {
-        Some(self.identity.join(self.join_keys()?, self.role.peer(), &subflow.transcript(theirs, own)))
+    pub(crate) fn join_by_peer(&self, subflow: &SealedSubflow, nonces: Nonces) -> Option<JoinHmacs> {
+        Some(self.identity.join(self.join_keys()?, self.role.peer(), &subflow.transcript_of_theirs(nonces)))
     }
 
     /// Sets the name of a subflow after its join. Damage to blocks on an earlier subflow counts against one over the same way.
     fn name(&self, subflow: &mut SubflowState, tag: Option<SubflowTag>) {
         subflow.sealed_mut().on_named(tag);
-        if self.is_suspect((subflow.path(), subflow.tuple().remote.ip())) {
+        if self.is_suspect(subflow.way()) {
             subflow.sealed_mut().delivery_mut().suspect();
         }
     }
@@ -44,14 +45,9 @@ impl Sealed {
     }
 
     /// Whether the SYN/ACK to our join comes from the peer. If so, the subflow gets its name and our proof.
-    pub(crate) fn is_join_answer(
-        &self,
-        subflow: &mut SubflowState,
-        (own, theirs): (u32, u32),
-        hmac: &[u8; 8],
-    ) -> bool {
+    pub(crate) fn is_join_answer(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 8]) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let transcript = subflow.sealed().transcript(own, theirs);
+        let transcript = subflow.sealed().transcript_of_ours(nonces);
         let join = |keys| established.identity.join(keys, established.role, &transcript);
         let right = established.joins().map(join).find(|hmacs| hmacs.is_syn_ack(hmac));
         subflow.sealed_mut().on_proof(right.map(|hmacs| hmacs.ack()));
@@ -61,14 +57,9 @@ impl Sealed {
 
     /// Whether the third segment of the peer's join comes from it, and the peer has not given the join up since. If so, the subflow gets
     /// its name.
-    pub(crate) fn is_join_ack(
-        &self,
-        subflow: &mut SubflowState,
-        (theirs, own): (u32, u32),
-        hmac: &[u8; 20],
-    ) -> bool {
+    pub(crate) fn is_join_ack(&self, subflow: &mut SubflowState, nonces: Nonces, hmac: &[u8; 20]) -> bool {
         let Stage::Established(established) = &self.stage else { return false };
-        let transcript = subflow.sealed().transcript(theirs, own);
+        let transcript = subflow.sealed().transcript_of_theirs(nonces);
         let join = |keys| established.identity.join(keys, established.role.peer(), &transcript);
         let right = established.joins().map(join).find(|hmacs| hmacs.is_ack(hmac));
         let name = right.map(|hmacs| hmacs.subflow()).filter(|name| !established.names.is_gone(*name));

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use super::claim::Claim;
 use super::established::Established;
 use super::records::Broken;
+use crate::paths::Way;
 use crate::subflows::sealed::SealedSubflow;
 use crate::{PeerIdentity, Ratchet};
 
@@ -32,9 +33,6 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(3);
 
 /// The path of the handshake, and every path that does not count as another one.
 const HANDSHAKE: PathNumber = PathNumber(0);
-
-/// The way of a subflow: our path, and the peer's address.
-pub(crate) type Way = (PathId, IpAddr);
 
 /// State of the shares of the keys.
 pub(super) struct Mixing {
@@ -107,14 +105,14 @@ struct RatchetState {
 
 impl Mixing {
     /// Returns the state if `required` paths must be in the keys. The handshake went over the way `first`.
-    pub(super) fn new(required: u8, (path, first_remote): Way) -> Self {
+    pub(super) fn new(required: u8, first: Way) -> Self {
         let mut new = Self {
             required: 0,
             is_held: false,
             is_told: false,
             taken_from: Some(0),
-            first_remote,
-            paths: vec![path],
+            first_remote: first.remote,
+            paths: vec![first.path],
             exchanges: Vec::new(),
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
@@ -191,10 +189,10 @@ pub(crate) enum PathKey {
 impl Established {
     /// Returns our role in an exchange over a subflow that goes this way. If the listener is not authenticated, an address that it has
     /// announced may be that of an attacker on the path. A share from there does not count as that of another path.
-    fn speaker(&mut self, (path, remote): Way) -> Speaker {
+    fn speaker(&mut self, way: Way) -> Speaker {
         match self.role {
-            End::A if self.knows_peer() || remote == self.mixing.first_remote => {
-                Speaker::Opener(self.mixing.number(path))
+            End::A if self.knows_peer() || way.remote == self.mixing.first_remote => {
+                Speaker::Opener(self.mixing.number(way.path))
             }
             End::A => Speaker::Opener(HANDSHAKE),
             End::B => Speaker::Listener,
@@ -234,7 +232,7 @@ impl Established {
             return PathKey::Wrong;
         };
         match message.len() {
-            OFFER_LEN => self.answer_path(subflow, (exchange, way), message, with),
+            OFFER_LEN => self.answer_path(subflow, exchange, way, message, with),
             ANSWER_LEN => self.finish_path(subflow, exchange, message, with.1),
             _ => PathKey::Wrong,
         }
@@ -243,7 +241,8 @@ impl Established {
     fn answer_path(
         &mut self,
         subflow: &mut SealedSubflow,
-        (exchange, way): (Exchange, Way),
+        exchange: Exchange,
+        way: Way,
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {

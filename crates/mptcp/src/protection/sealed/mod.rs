@@ -35,6 +35,7 @@ pub use jobs::{CryptoJob, CryptoResult};
 pub(crate) use mixing::PathKey;
 pub(super) use negotiation::Unsealed;
 pub(crate) use records::ForConnection;
+pub(crate) use sealing::Place;
 pub(crate) use syn_data::{SynPayload, blocks_in};
 pub(crate) use unsealing::{Examined, InOrder, Opening, Taken};
 pub(crate) use verifying::{Reader, Said, Worth};

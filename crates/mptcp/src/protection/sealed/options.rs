@@ -7,6 +7,7 @@ use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 use super::established::Established;
 use super::negotiation::third_segment;
 use super::{Sealed, Stage};
+use crate::protection::Nonces;
 use crate::protection::options::put;
 use crate::role::Role;
 use crate::subflows::{Kind, Stage as SubflowStage, SubflowState};
@@ -71,7 +72,8 @@ impl Sealed {
                 let Some(established) = self.established() else { return };
                 let (backup, address) = (subflow.backup_ours(), subflow.local_address());
                 subflow.sealed_mut().responder_said(backup, 0, address);
-                let Some(hmacs) = established.join_by_peer(subflow.sealed(), peer_nonce, nonce) else {
+                let nonces = Nonces { own: nonce, theirs: peer_nonce };
+                let Some(hmacs) = established.join_by_peer(subflow.sealed(), nonces) else {
                     return;
                 };
                 let join = MpJoin::SynAck {

@@ -191,6 +191,7 @@ mod tests {
     use super::super::established::{About, Left};
     use super::super::mixing::Mixing;
     use super::*;
+    use crate::paths::Way;
 
     /// A handshake that is over, and counts the tickets that it receives.
     struct Over(Arc<AtomicUsize>);
@@ -237,7 +238,7 @@ mod tests {
         };
         let handshake = Box::new(Over(Arc::clone(&given)));
         let left = Left { began: Instant::ZERO, handshake, ticket: None };
-        let mixing = Mixing::new(0, (PathId(0), Ipv4Addr::LOCALHOST.into()));
+        let mixing = Mixing::new(0, Way { path: PathId(0), remote: Ipv4Addr::LOCALHOST.into() });
         (Established::new(End::A, about, started, left, mixing), given)
     }
 

@@ -23,6 +23,14 @@ const MAX_CONTROL: usize = 256;
 const LONGEST_RECORD: usize = 21;
 const _: () = assert!(2 + MAX_TICKET <= MAX_CONTROL - BLOCK_OVERHEAD, "a ticket fits into the first block");
 
+/// A place in the bytes of one subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) subflow: SubflowTag,
+    /// Its stream offset.
+    pub(crate) offset: u64,
+}
+
 impl Established {
     /// Whether a control block must be sealed. `all_cut` tells whether our application has ended its stream and all of it is in blocks.
     pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
@@ -141,12 +149,12 @@ impl Established {
         self.ahead.pop()
     }
 
-    /// Returns payload and options of a block for the stream offset `offset` of `subflow`, with a Data-ACK for everything below
+    /// Returns payload and options of a block for this place, with a Data-ACK for everything below
     /// `acknowledged`. The ciphertext does not change. Returns `None` if the keys of the tag are gone.
     pub(crate) fn transmit(
         &mut self,
         body: &mut SealedBody,
-        (subflow, offset): (SubflowTag, u64),
+        Place { subflow, offset }: Place,
         acknowledged: u64,
     ) -> Option<(Bytes, OptionBytes)> {
         let data_ack = self.numbers.incoming.dsn(acknowledged);

@@ -14,6 +14,7 @@ use super::established::Established;
 use super::jobs::{CryptoJob, CryptoResult, Outcome, Ticket};
 use super::records::Broken;
 use super::sealing::CONTROL_SLACK;
+use crate::data_space::Offsets;
 use crate::receive::early::unpinned;
 use crate::subflows::inbox::Declared;
 
@@ -144,16 +145,17 @@ impl Established {
         self.jobs.open(ticket, job);
     }
 
-    /// Makes all checks before decryption. The peer acknowledges data offsets below `acked`; those below `next` have arrived in order.
+    /// Makes all checks before decryption.
     ///
     /// # Errors
     /// The block, or its mapping, is not from the peer.
     pub(crate) fn examine(
         &mut self,
-        (subflow, tag): (SubflowId, SubflowTag),
+        subflow: SubflowId,
+        tag: SubflowTag,
         declared: Declared,
         payload: Bytes,
-        (acked, next): (u64, u64),
+        Offsets { acked, next }: Offsets,
     ) -> Result<Examined, OpenError> {
         let Declared { offset, dsn, length: _, data_fin, data_ack } = declared;
         let numbers = &self.numbers;

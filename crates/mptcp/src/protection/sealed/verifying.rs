@@ -8,6 +8,7 @@ use plait_wire::{DataAck, DataSequence};
 use super::claim::Claim;
 use super::established::Established;
 use super::{Sealed, Stage};
+use crate::data_space::Offsets;
 
 /// The options of a segment without a block.
 pub(crate) struct Said {
@@ -59,9 +60,9 @@ impl Sealed {
 }
 
 impl Established {
-    /// Verifies the options of a segment without a block on `subflow`. The peer acknowledges data offsets below `acked`; those below `next`
-    /// have arrived in order.
-    pub(crate) fn check(&mut self, subflow: SubflowTag, said: &Said, (acked, next): (u64, u64)) -> Worth {
+    /// Verifies the options of a segment without a block on `subflow`.
+    pub(crate) fn check(&mut self, subflow: SubflowTag, said: &Said, offsets: Offsets) -> Worth {
+        let Offsets { acked, next } = offsets;
         let numbers = &self.numbers;
         let data_ack = said.ack.map(|ack| numbers.outgoing.ack_number(ack, acked));
         let data_fin = said.fin.map(|dsn| numbers.incoming.sequence(dsn, next));

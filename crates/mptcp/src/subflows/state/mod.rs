@@ -16,6 +16,7 @@ use super::signal::{Control, ResetInfo};
 use super::stage::{Kind, Stage, ThirdAck};
 use super::stall::{Restraint, Stall};
 use super::trial::Trial;
+use crate::paths::Way;
 use crate::protection::Nonces;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, Paths};
@@ -83,20 +84,32 @@ pub(crate) struct SubflowState {
     delays: Option<Delays>,
 }
 
+/// The beginning of a subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Beginning {
+    pub(crate) id: SubflowId,
+    pub(crate) tuple: FourTuple,
+    pub(crate) kind: Kind,
+    /// Address id of our address.
+    pub(crate) local_address: u8,
+    /// Address id of the peer's address, if the peer has sent one.
+    pub(crate) remote_address: Option<u8>,
+}
+
 impl SubflowState {
     /// Returns its way: our device, named by the first of the paths over it, and the address of the peer.
-    pub(crate) fn way(&self, paths: &Paths) -> (PathId, core::net::IpAddr) {
-        (paths.device_of(self.path), self.tuple.remote.ip())
+    pub(crate) fn device_way(&self, paths: &Paths) -> Way {
+        Way { path: paths.device_of(self.path), remote: self.tuple.remote.ip() }
     }
 
-    /// Returns the state of a subflow that begins over `path`. `addresses` are the address ids of ours and of the peer's address, if the
-    /// peer has sent one.
-    pub(crate) fn new(
-        id: SubflowId,
-        (tuple, kind): (FourTuple, Kind),
-        path: &Path,
-        addresses: (u8, Option<u8>),
-    ) -> Self {
+    /// Returns its way by path.
+    pub(crate) fn way(&self) -> Way {
+        Way { path: self.path, remote: self.tuple.remote.ip() }
+    }
+
+    /// Returns the state of a subflow that begins over `path`.
+    pub(crate) fn new(beginning: Beginning, path: &Path) -> Self {
+        let Beginning { id, tuple, kind, local_address, remote_address } = beginning;
         Self {
             id,
             tuple,
@@ -105,8 +118,8 @@ impl SubflowState {
             class_theirs: PathClass::Trusted,
             kind,
             stage: Stage::Opening,
-            local_address: addresses.0,
-            remote_address: addresses.1,
+            local_address,
+            remote_address,
             backup_ours: path.backup,
             backup_theirs: false,
             priority: Priority::default(),
