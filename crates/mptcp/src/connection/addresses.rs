@@ -47,9 +47,9 @@ impl Connection {
             }
             let session = self.protection.session();
             if let Some(add) = session.and_then(|session| announcement(session, id, address))
-                && self.subflows[index].state.signal(Control::AddAddr(add))
+                && self.subflows.touch(index).state.signal(Control::AddAddr(add))
             {
-                self.subflows[index].tcp.request_ack();
+                self.subflows.touch(index).tcp.request_ack();
             }
         }
     }
@@ -81,8 +81,8 @@ impl Connection {
         }
         // The peer repeats the announcement until it sees this echo.
         let echo = AddAddr { echo: true, hmac: None, ..*add };
-        if self.subflows[index].state.signal(Control::AddAddr(echo)) {
-            self.subflows[index].tcp.request_ack();
+        if self.subflows.touch(index).state.signal(Control::AddAddr(echo)) {
+            self.subflows.touch(index).tcp.request_ack();
         }
     }
 
@@ -133,13 +133,13 @@ impl Connection {
                 continue;
             }
             if !self.subflows[index].is_open() {
-                self.subflows[index].reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
+                self.subflows.touch(index).reset(ResetInfo::for_now(plait_wire::ResetReason::Unspecified));
             } else if !self.subflows[index].state.is_doubted() {
                 //= https://www.rfc-editor.org/rfc/rfc8684#section-3.4.2
                 //# The receipt of REMOVE_ADDR SHOULD first trigger the sending of a TCP
                 //# keepalive [RFC1122] on the path, and if a response is received, the
                 //# path SHOULD NOT be removed.
-                self.subflows[index].doubt(now);
+                self.subflows.touch(index).doubt(now);
                 self.outgoing.on_stalled(own, |_| false);
             }
         }
@@ -148,7 +148,7 @@ impl Connection {
     /// Handles an arrival on an open subflow. It shows that a withdrawn address still works, or that the peer has not received the priority
     /// of the subflow.
     pub(crate) fn heed_answers(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let state = &mut self.subflows[arrived.index].state;
+        let state = &mut self.subflows.touch(arrived.index).state;
         if state.on_arrival(now) {
             log::debug!(subflow = state.id().0, "REMOVE_ADDR ignored: the subflow works");
             self.counters.removals_ignored += 1;
@@ -159,7 +159,7 @@ impl Connection {
         let id = self.subflows[arrived.index].state.id();
         let has_regular =
             self.subflows.iter().any(|subflow| subflow.is_regular() && subflow.state.id() != id);
-        let subflow = &mut self.subflows[arrived.index];
+        let subflow = self.subflows.touch(arrived.index);
         if subflow.state.on_data(now, has_regular) {
             subflow.say_priority();
         }
@@ -167,7 +167,7 @@ impl Connection {
 
     /// Repeats the priorities of subflows by MP_PRIO.
     fn repeat_priorities(&mut self, now: Instant) {
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+        for subflow in self.subflows.touch_all().filter(|subflow| subflow.is_open()) {
             if subflow.state.must_repeat_priority(now) {
                 subflow.say_priority();
             }
@@ -177,9 +177,9 @@ impl Connection {
     /// Repeats the probe on subflows with a withdrawn address, and leaves the subflows that have not answered.
     fn resolve_doubts(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
-            let is_gone = self.subflows[index].resolve_doubt(now);
+            let is_gone = self.subflows.touch(index).resolve_doubt(now);
             if is_gone && self.subflows[index].is_open() && self.subflows.has_good() {
-                self.subflows[index].leave();
+                self.subflows.touch(index).leave();
             }
         }
     }
@@ -199,7 +199,7 @@ impl Connection {
 
     /// Sends the withdrawals that are due on the subflow at `index`.
     fn repeat_withdrawals(&mut self, now: Instant, index: usize) {
-        let Subflow { tcp, state, .. } = &mut self.subflows[index];
+        let Subflow { tcp, state, .. } = self.subflows.touch(index);
         self.paths.take_withdrawals(now, |id| {
             if state.signal(Control::RemoveAddr(id)) {
                 tcp.request_ack();

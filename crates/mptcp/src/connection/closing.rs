@@ -22,7 +22,7 @@ impl Connection {
         let mode = self.mode();
         let Some(reset_info) = self.closing.fail(error, mode) else { return };
         log::debug!(?error, "connection fails");
-        for subflow in &mut self.subflows {
+        for subflow in self.subflows.touch_all() {
             part(subflow, reset_info);
         }
         self.stop_everything();
@@ -33,7 +33,7 @@ impl Connection {
     /// Both directions are through and acknowledged; subflows close in their own time.
     pub(crate) fn complete(&mut self, now: Instant) {
         if self.closing.complete() {
-            self.subflows.iter_mut().for_each(|subflow| subflow.part(now));
+            self.subflows.touch_all().for_each(|subflow| subflow.part(now));
             self.stop_everything();
             self.notices.closed(None);
         }
@@ -68,7 +68,7 @@ impl Connection {
             self.acknowledge_end();
         } else if is_new || was_finished {
             // Known already and not in order yet: an answer would say nothing new, and could be answered.
-            self.subflows[index].tcp.request_ack();
+            self.subflows.touch(index).tcp.request_ack();
         }
         self.tell_reader();
     }
@@ -76,7 +76,7 @@ impl Connection {
     /// All of the peer's stream is here. That is said on every subflow: what the last of it came over may be dead on the way back.
     /// A repeated DATA_FIN is answered only on its own subflow, so that one segment cannot cause several.
     pub(crate) fn acknowledge_end(&mut self) {
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+        for subflow in self.subflows.touch_all().filter(|subflow| subflow.is_open()) {
             subflow.tcp.request_ack();
         }
     }
@@ -108,7 +108,7 @@ impl Connection {
         if let Some(index) = self.plain_subflow()
             && self.subflows[index].state.stage() == Stage::Open
         {
-            self.subflows[index].leave();
+            self.subflows.touch(index).leave();
         }
     }
 
@@ -116,7 +116,7 @@ impl Connection {
     /// repeated by the data timer.
     fn send_data_fin(&mut self, now: Instant) {
         let mut was_sent = false;
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+        for subflow in self.subflows.touch_all().filter(|subflow| subflow.is_open()) {
             subflow.tcp.request_ack();
             was_sent = true;
         }
@@ -134,7 +134,7 @@ impl Connection {
     /// MP_FASTCLOSE: the peer ends the connection at once. `false` if the key is not ours, or too many were not on this
     /// subflow.
     pub(crate) fn on_fast_close(&mut self, index: usize, key: [u8; 8]) -> bool {
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         if state.bad_fast_closes() >= MAX_BAD_FAST_CLOSES
             || !self.protection.is_fast_close(&key)
             || self.protection.mode() != Mode::Multipath

@@ -42,6 +42,6 @@ impl Connection {
             let part = if is_shared_queue { PART_OF_SHARED_QUEUE } else { 1.0 };
             Coupling { share: coupling.share * part, ..coupling }
         });
-        self.subflows[index].tcp.set_coupling(coupling);
+        self.subflows.touch(index).tcp.set_coupling(coupling);
     }
 }

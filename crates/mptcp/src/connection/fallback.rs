@@ -38,7 +38,7 @@ impl Connection {
             self.fail(error);
             return;
         }
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         for data in subflow.state.on_fallback(mapped == Mapped::Announce) {
             self.incoming.append(data);
         }
@@ -46,7 +46,7 @@ impl Connection {
         self.incoming.drop_early();
         self.follow_plain_acks();
         self.tell_reader();
-        for (other, subflow) in self.subflows.iter_mut().enumerate() {
+        for (other, subflow) in self.subflows.touch_all().enumerate() {
             if other != index && subflow.state.is_present() {
                 subflow.reset(ResetInfo::because(ResetReason::Mptcp));
             }
@@ -58,7 +58,7 @@ impl Connection {
         log::debug!(subflow = self.subflows[index].state.id().0, "data checksum is wrong");
         self.counters.checksum_failures += 1;
         if self.can_fall_back(index) {
-            let subflow = &mut self.subflows[index];
+            let subflow = self.subflows.touch(index);
             subflow.state.signal(Control::Fail { dsn: dsn.bits() });
             subflow.tcp.request_ack();
             self.fall_back(index, PlainReason::ChecksumFailed, Mapped::Announce);
@@ -69,13 +69,13 @@ impl Connection {
         //# the affected subflow
         //# must be immediately closed with a RST that includes an MP_FAIL option
         let because = ResetInfo::because(ResetReason::MiddleboxInterference);
-        self.subflows[index].reset(ResetInfo { fail: Some(dsn.bits()), ..because });
+        self.subflows.touch(index).reset(ResetInfo { fail: Some(dsn.bits()), ..because });
     }
 
     /// Handles an MP_FAIL: the bytes that this host sent from `dsn` on arrived altered.
     pub(crate) fn on_fail(&mut self, index: usize) {
         if !self.can_fall_back(index) {
-            self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            self.subflows.touch(index).reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             return;
         }
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
@@ -84,8 +84,8 @@ impl Connection {
         //# session.
         if let Some(numbers) = self.protection.numbers() {
             let dsn = numbers.incoming.dsn(self.incoming.next()).bits();
-            self.subflows[index].state.signal(Control::Fail { dsn });
-            self.subflows[index].tcp.request_ack();
+            self.subflows.touch(index).state.signal(Control::Fail { dsn });
+            self.subflows.touch(index).tcp.request_ack();
         }
         self.fall_back(index, PlainReason::PeerFellBack, Mapped::Announce);
         self.ack_until_infinite(index);
@@ -97,13 +97,13 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc8684#section-3.7
         //# The receiver SHOULD stop generating Data ACKs after it
         //# receives an infinite mapping.
-        self.subflows[index].state.set_acks_data_still(!self.closing.is_over());
+        self.subflows.touch(index).state.set_acks_data_still(!self.closing.is_over());
     }
 
     /// Ends the Data-ACKs of plain TCP at a segment with data whose mapping is infinite or missing.
     pub(crate) fn watch_for_infinite(&mut self, index: usize, mapping: Option<Mapping>) {
         if mapping.is_none_or(|mapping| mapping.length == 0) {
-            self.subflows[index].state.set_acks_data_still(false);
+            self.subflows.touch(index).state.set_acks_data_still(false);
         }
     }
 
@@ -119,7 +119,7 @@ impl Connection {
             //# host MUST close the subflow with a RST, which SHOULD contain an
             //# MP_TCPRST option (Section 3.6) with a "Middlebox interference"
             //# reason code.
-            self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+            self.subflows.touch(index).reset(ResetInfo::because(ResetReason::MiddleboxInterference));
         }
     }
 

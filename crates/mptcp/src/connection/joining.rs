@@ -117,7 +117,7 @@ impl Connection {
             if state.id() == id || !waits || !self.paths.known_paths().is_same_device(other, path) {
                 continue;
             }
-            self.subflows[index].cancel();
+            self.subflows.touch(index).cancel();
             if self.paths.known_paths().is_before(other, path) {
                 self.paths.on_lost(now, other, remote);
             }
@@ -140,7 +140,7 @@ impl Connection {
         };
         if self.subflows.iter().any(is_in_its_place) {
             self.outgoing.on_stalled(id, |_| false);
-            self.subflows[index].leave();
+            self.subflows.touch(index).leave();
         }
     }
 
@@ -194,7 +194,7 @@ impl Connection {
             Mode::Plain(_) | Mode::Opening => {}
             Mode::Multipath => {
                 let id = self.subflows[index].state.id();
-                self.subflows[index].reset(ResetInfo::for_now(ResetReason::Unspecified));
+                self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::Unspecified));
                 self.outgoing.on_lost(id);
             }
         }
@@ -203,7 +203,7 @@ impl Connection {
     /// Applies the new backup role of a path.
     fn change_path(&mut self, now: Instant, index: usize, backup: bool) {
         let mode = self.mode();
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         if subflow.state.set_backup(backup)
             && mode == Mode::Multipath
             && subflow.is_open()

@@ -163,7 +163,7 @@ impl Connection {
     /// Handles an ICMP error about one of its subflows.
     pub fn handle_icmp(&mut self, now: Instant, id: SubflowId, error: &IcmpError, host: &mut dyn Host) {
         if let Some(index) = self.subflows.index_of(id) {
-            self.subflows[index].tcp.handle_icmp(now, error);
+            self.subflows.touch(index).tcp.handle_icmp(now, error);
             self.settle(now, host);
         }
     }
@@ -328,7 +328,7 @@ impl Connection {
     /// Otherwise an attacker in control of a path could keep such a subflow forever with a closed window before its FIN.
     pub fn discard(&mut self, now: Instant) {
         self.abort(now);
-        for subflow in &mut self.subflows {
+        for subflow in self.subflows.touch_all() {
             if !matches!(subflow.tcp.state(), State::TimeWait | State::Closed) {
                 subflow.reset(ResetInfo::because(ResetReason::Unspecified));
             }
@@ -463,7 +463,7 @@ impl Connection {
     fn run_subflows(&mut self, now: Instant) {
         for index in 0..self.subflows.len() {
             if self.subflows[index].figures().tcp.is_some_and(|at| at <= now) {
-                self.subflows[index].tcp.handle_timeout(now);
+                self.subflows.touch(index).tcp.handle_timeout(now);
             }
         }
     }

@@ -114,7 +114,7 @@ impl Connection {
         let Some(block) = self.outgoing.block(start) else { return };
         for carrier in &block.carriers {
             if let Some(index) = self.subflows.index_of(carrier.subflow) {
-                self.subflows[index].restrain(now);
+                self.subflows.touch(index).restrain(now);
             }
         }
     }

@@ -46,7 +46,7 @@ impl Connection {
             return;
         }
         self.couple(index);
-        match self.subflows[index].tcp.handle_segment(now, segment) {
+        match self.subflows.touch(index).tcp.handle_segment(now, segment) {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;
                 // A reset that overtook lost data does not have the sequence number that RFC 5961 requires, and its sender is gone before
@@ -120,7 +120,7 @@ impl Connection {
             self.declare_first(index, length, checksum);
         }
         if let Some(dss) = signals.dss {
-            self.subflows[index].state.on_dss();
+            self.subflows.touch(index).state.on_dss();
             self.take_dss(arrived, &dss);
         } else if !signals.any {
             self.check_stripped(index);
@@ -129,7 +129,7 @@ impl Connection {
             return;
         }
         if let Some(backup) = signals.prio {
-            self.subflows[index].state.on_priority(backup);
+            self.subflows.touch(index).state.on_priority(backup);
         }
         if let Some(add) = signals.add_addr {
             self.on_add_addr(now, index, &add, host);
@@ -145,7 +145,7 @@ impl Connection {
     /// Handles DSS options that came before the key.
     pub(crate) fn take_early_mappings(&mut self, index: usize) {
         for (dss, offset) in self.incoming.take_early_mappings() {
-            self.subflows[index].state.on_dss();
+            self.subflows.touch(index).state.on_dss();
             self.take_mapping(index, offset, &dss);
         }
     }
@@ -168,7 +168,9 @@ impl Connection {
                 let reason = crate::PlainReason::PeerFellBack;
                 self.fall_back(arrived.index, reason, crate::connection::fallback::Mapped::Announce);
             } else {
-                self.subflows[arrived.index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                self.subflows
+                    .touch(arrived.index)
+                    .reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
             return;
         }
@@ -189,7 +191,7 @@ impl Connection {
             //# If a checksum is not present when its use has been negotiated, the
             //# receiver MUST close the subflow with a RST, as it is considered
             //# broken.
-            self.subflows[index].reset(ResetInfo::because(ResetReason::Mptcp));
+            self.subflows.touch(index).reset(ResetInfo::because(ResetReason::Mptcp));
             return;
         }
         let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
@@ -208,7 +210,7 @@ impl Connection {
         let dsn = session.numbers.incoming.dsn(1);
         let checksum =
             checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
-        self.subflows[index].state.on_dss();
+        self.subflows.touch(index).state.on_dss();
         self.declare(index, Mapping { offset: 1, dsn, length: u64::from(length), checksum });
     }
 
@@ -216,7 +218,7 @@ impl Connection {
         if let Some(numbers) = self.protection.numbers_mut() {
             numbers.is_mapped = true;
         }
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         match state.declare(mapping) {
             Declaration::Fine => {}
             Declaration::Conflict => {
@@ -254,8 +256,8 @@ impl Connection {
         }
         let mode = self.mode();
         let (had_nothing, was_finished) = (self.incoming.next() == 1, self.incoming.is_finished());
-        while let Some(chunk) = self.subflows[index].tcp.read() {
-            let state = &mut self.subflows[index].state;
+        while let Some(chunk) = self.subflows.touch(index).tcp.read() {
+            let state = &mut self.subflows.touch(index).state;
             state.on_read(&chunk);
             match mode {
                 Mode::Plain(_) => self.incoming.append(chunk.data),
@@ -267,7 +269,7 @@ impl Connection {
         }
         if had_nothing && self.incoming.next() > 1 {
             // Like Linux: the first data is acknowledged at once, so that the opener knows that its keys and its options get through.
-            self.subflows[index].tcp.request_ack();
+            self.subflows.touch(index).tcp.request_ack();
         }
         if was_finished != self.incoming.is_finished() {
             // The end of the stream, which TCP does not see, is acknowledged at once as well.
@@ -277,7 +279,7 @@ impl Connection {
     }
 
     fn place_bytes(&mut self, now: Instant, index: usize) {
-        while let Some(placed) = self.subflows[index].state.place() {
+        while let Some(placed) = self.subflows.touch(index).state.place() {
             match placed {
                 Placed::Data { dsn, data } => self.insert(dsn, data),
                 Placed::Corrupted { dsn } => {
@@ -287,7 +289,7 @@ impl Connection {
             }
         }
         let is_first_data = self.protection.numbers().is_some_and(|numbers| !numbers.is_mapped);
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         let unmapped = state.unmapped();
         if unmapped == 0 {
             state.on_all_mapped();
@@ -304,13 +306,13 @@ impl Connection {
         for index in 0..self.subflows.len() {
             let since = self.subflows[index].state.unmapped_since();
             if self.mode() == Mode::Multipath && since.is_some_and(|since| since + MAX_UNMAPPED_TIME <= now) {
-                self.subflows[index].state.on_all_mapped();
+                self.subflows.touch(index).state.on_all_mapped();
                 log::debug!(
                     subflow = self.subflows[index].state.id().0,
                     "bytes have no mapping: options are stripped on the way"
                 );
                 self.counters.stripped += 1;
-                self.subflows[index].reset(ResetInfo::because(ResetReason::MiddleboxInterference));
+                self.subflows.touch(index).reset(ResetInfo::because(ResetReason::MiddleboxInterference));
             }
         }
     }
@@ -377,13 +379,13 @@ impl Connection {
         let is_left = others_work || !is_needed || !self.protection.believes_fin();
         if is_left {
             self.outgoing.on_stalled(id, |_| true);
-            self.subflows[index].leave();
+            self.subflows.touch(index).leave();
         }
         is_left
     }
 
     fn on_subflow_closed(&mut self, now: Instant, index: usize, why: Closed) {
-        let was = self.subflows[index].state.on_closed(why);
+        let was = self.subflows.touch(index).state.on_closed(why);
         if self.closing.is_over() {
             return;
         }

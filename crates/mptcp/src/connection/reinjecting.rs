@@ -54,7 +54,7 @@ impl Connection {
         for index in 0..self.subflows.len() {
             let subflow = &self.subflows[index];
             if subflow.state.stage() == Stage::Leaving && subflow.figures().backoff >= most {
-                self.subflows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
+                self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
         }
     }
@@ -85,13 +85,13 @@ impl Connection {
         let subflow = &self.subflows[index];
         match subflow.state.stall() {
             Some(stall) if self.has_recovered(subflow, stall) => {
-                self.subflows[index].state.on_recovered();
+                self.subflows.touch(index).state.on_recovered();
                 self.on_recovered(now, index);
             }
             Some(stall) if has_other && stall.since + MAX_STALL <= now => {
                 log::debug!(subflow = id.0, "subflow has stood still for too long");
                 self.counters.stalled_closed += 1;
-                self.subflows[index].reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
+                self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::UnacceptablePerformance));
             }
             Some(_) => {}
             None if !subflow.is_busy() && self.late_deadline(subflow).is_none() => {}
@@ -101,7 +101,7 @@ impl Connection {
                 let is_late = is_over(subflow.stall_deadline(&stats)) || is_over(self.late_deadline(subflow));
                 if stats.backoff > 0 || (is_late && has_other) {
                     let is_denied = self.protection.authenticates_data_acks() && stats.backoff == 0;
-                    let subflow = &mut self.subflows[index];
+                    let subflow = self.subflows.touch(index);
                     subflow.stall(now);
                     if is_denied {
                         subflow.state.sealed_mut().delivery_mut().on_late();
@@ -282,13 +282,13 @@ impl Connection {
         self.counters.data_timeouts += 1;
         match self.outgoing.on_timeout(now) {
             DataTimeout::RepeatFin => {
-                for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_open()) {
+                for subflow in self.subflows.touch_all().filter(|subflow| subflow.is_open()) {
                     subflow.tcp.request_ack();
                 }
             }
             DataTimeout::Probe => {
                 for subflow in
-                    self.subflows.iter_mut().filter(|subflow| subflow.is_open() && !subflow.is_busy())
+                    self.subflows.touch_all().filter(|subflow| subflow.is_open() && !subflow.is_busy())
                 {
                     subflow.tcp.probe();
                 }

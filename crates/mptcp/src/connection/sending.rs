@@ -83,7 +83,7 @@ impl Connection {
 
     fn schedule_plain(&mut self, now: Instant) -> bool {
         let Some(index) = self.plain_subflow().filter(|_| self.outgoing.queued() > 0) else { return false };
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let mut room = subflow.tcp.capacity(now);
         if room == 0 {
             // TCP probes a closed window only if it has something to send.
@@ -263,7 +263,7 @@ impl Connection {
                 let subflow = &self.subflows[candidate.index];
                 let may_carry = self.may_carry(subflow, block.start, block.end());
                 let (start, is_here) = (block.start, block.is_carried_by(candidate.id));
-                self.subflows[candidate.index].state.on_copied(block.end());
+                self.subflows.touch(candidate.index).state.on_copied(block.end());
                 if !is_here && may_carry {
                     return self.resend(now, candidate.index, start);
                 }
@@ -344,7 +344,7 @@ impl Connection {
         let payload = match &block.body {
             Body::Clear(payload) => payload.clone(),
             Body::Sealed(sealed) => {
-                let subflow = &mut self.subflows[index];
+                let subflow = self.subflows.touch(index);
                 subflow.state.on_reinjected(sealed.len());
                 if block.ends_stream() {
                     // What has arrived is acknowledged before, in a segment of its own: an attacker could drop the segment with the
@@ -357,7 +357,7 @@ impl Connection {
         let Some(session) = self.protection.session() else { return false };
         let offset = self.subflows[index].tcp.next_offset();
         let options = data_options(session, self.incoming.next(), start, offset, &payload);
-        self.subflows[index].state.on_reinjected(payload.len());
+        self.subflows.touch(index).state.on_reinjected(payload.len());
         self.give(now, index, start, payload, options);
         true
     }
@@ -373,7 +373,7 @@ impl Connection {
         log::trace!(subflow = self.subflows[index].state.id().0, path = ?self.subflows[index].state.path(), start, len = payload.len(), "block leaves");
         let length = payload.len() as u64;
         self.note_carried(index, start, length);
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let push = self.outgoing.queued() == 0;
         let record = Record { payload, options, push };
         let is_dated = self.protection.sends_blocks();

@@ -12,7 +12,7 @@ impl Connection {
     pub(crate) fn begin_trial(&mut self, now: Instant, index: usize) {
         self.closing.on_subflow();
         let believes_join = self.protection.believes_join();
-        self.subflows[index].state.trial_mut().begin(now, believes_join);
+        self.subflows.touch(index).state.trial_mut().begin(now, believes_join);
         if believes_join {
             self.closing.on_way();
         }
@@ -20,7 +20,7 @@ impl Connection {
 
     /// Notes that a verified arrival has come on this subflow.
     pub(crate) fn follow_trial(&mut self, now: Instant, index: usize) {
-        if self.subflows[index].state.trial_mut().on_arrival(now) {
+        if self.subflows.touch(index).state.trial_mut().on_arrival(now) {
             self.closing.on_way();
         }
     }
@@ -28,7 +28,7 @@ impl Connection {
     /// Asks subflows on trial for an answer, or gives up.
     pub(crate) fn run_no_way(&mut self, now: Instant) -> bool {
         let asks = self.protection.verifies_life();
-        for subflow in &mut self.subflows {
+        for subflow in self.subflows.touch_all() {
             if subflow.state.is_present() && subflow.state.trial_mut().on_time(now) {
                 subflow.state.life_mut().hurry();
                 if !asks {

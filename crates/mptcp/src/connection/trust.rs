@@ -59,7 +59,7 @@ impl Connection {
     /// a scrambled connection, and if untrusted paths carry only a limited number of bytes in a row. Its retransmissions must not go over a
     /// path that has become untrusted. The peer learns the new class when the path is joined again. Returns `false` if nothing changes.
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
-        let is_other = self.subflows[index].state.set_class(class);
+        let is_other = self.subflows.touch(index).state.set_class(class);
         let is_bound = self.protection.is_bound_to_classes()
             || (self.protection.is_readable_in_rows()
                 && matches!(self.config.scheduler, Scheduler::Dispersed { .. }));

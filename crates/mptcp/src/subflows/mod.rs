@@ -15,9 +15,7 @@ mod state;
 mod subflow;
 mod trial;
 
-use core::iter::Map;
-use core::ops::{Index, IndexMut};
-use core::slice::IterMut;
+use core::ops::Index;
 use plait_base::{Instant, SubflowId};
 use plait_tcp::{Event, FourTuple};
 use std::collections::VecDeque;
@@ -94,13 +92,14 @@ impl Subflows {
         self.subflows.iter()
     }
 
-    /// Returns all subflows for modification.
-    pub(crate) fn iter_mut(&mut self) -> AllTouched<'_> {
-        self.subflows.iter_mut().map(touched as fn(&mut Subflow) -> &mut Subflow)
+    /// Returns the subflow at `index` for a change. All checks of it are due again.
+    pub(crate) fn touch(&mut self, index: usize) -> &mut Subflow {
+        touched(&mut self.subflows[index])
     }
 
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Subflow> {
-        self.subflows.get_mut(index).map(touched)
+    /// Returns all subflows for changes. All checks of all of them are due again.
+    pub(crate) fn touch_all(&mut self) -> impl Iterator<Item = &mut Subflow> {
+        self.subflows.iter_mut().map(touched)
     }
 
     /// Whether the subflow at `index` has changed since the last complete check of this kind.
@@ -298,10 +297,7 @@ impl Subflows {
     }
 }
 
-/// Subflows for modification.
-pub(crate) type AllTouched<'a> = Map<IterMut<'a, Subflow>, fn(&mut Subflow) -> &mut Subflow>;
-
-/// Clears the memo of a subflow. Each mutable access goes through this function.
+/// Clears the memo of a subflow.
 fn touched(subflow: &mut Subflow) -> &mut Subflow {
     subflow.memo.forget();
     subflow
@@ -312,21 +308,6 @@ impl Index<usize> for Subflows {
 
     fn index(&self, index: usize) -> &Subflow {
         &self.subflows[index]
-    }
-}
-
-impl IndexMut<usize> for Subflows {
-    fn index_mut(&mut self, index: usize) -> &mut Subflow {
-        touched(&mut self.subflows[index])
-    }
-}
-
-impl<'a> IntoIterator for &'a mut Subflows {
-    type Item = &'a mut Subflow;
-    type IntoIter = AllTouched<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
     }
 }
 

@@ -122,7 +122,7 @@ impl Subflows {
         if self.len() < 2 {
             return;
         }
-        let subflow = &mut self[index];
+        let subflow = self.touch(index);
         let Some(round_trip) = subflow.tcp.latest_round_trip() else { return };
         let mut delays = subflow.state.take_delays().unwrap_or_else(Delays::new);
         let id = subflow.state.id();
@@ -133,7 +133,7 @@ impl Subflows {
                 delays.compare(other, theirs);
             }
         }
-        self[index].state.set_delays(delays);
+        self.touch(index).state.set_delays(delays);
     }
 }
 

@@ -61,7 +61,7 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
     for look in LOOKS {
         assert_eq!(to_be_looked_at(&subflows, look), Vec::<usize>::new());
     }
-    subflows[5].tcp.request_ack();
+    subflows.touch(5).tcp.request_ack();
     for look in LOOKS {
         assert_eq!(to_be_looked_at(&subflows, look), [5], "{look:?}");
     }
@@ -73,7 +73,7 @@ fn of_32_subflows_the_one_that_is_touched_is_looked_at_again_and_no_other() {
 #[test]
 fn a_change_of_all_subflows_has_all_of_them_looked_at() {
     let mut subflows = at_rest(32);
-    for subflow in &mut subflows {
+    for subflow in subflows.touch_all() {
         subflow.state.on_priority(true);
     }
     assert_eq!(to_be_looked_at(&subflows, Look::Stall).len(), 32);
@@ -84,7 +84,7 @@ fn a_change_of_all_subflows_has_all_of_them_looked_at() {
 fn what_is_remembered_of_a_subflow_is_true_of_it() {
     let mut subflows = at_rest(2);
     assert_eq!(subflows[1].figures().third_ack, None);
-    subflows[1].state.on_join_answered(NOW, Nonces { own: 1, theirs: 2 }, 0);
+    subflows.touch(1).state.on_join_answered(NOW, Nonces { own: 1, theirs: 2 }, 0);
     let Stage::Unconfirmed { again, tries: 0 } = subflows[1].state.stage() else { unreachable!("just sent") };
     assert_eq!(subflows[1].figures().third_ack, Some(again));
     assert_eq!(subflows[0].figures().third_ack, None);
@@ -93,7 +93,7 @@ fn what_is_remembered_of_a_subflow_is_true_of_it() {
 #[test]
 fn a_subflow_that_had_nothing_to_send_may_speak_when_its_tcp_has_waited_long_enough() {
     let mut subflows = at_rest(1);
-    assert!(subflows[0].tcp.poll_transmit(NOW, &mut NoOptions).is_some(), "its SYN");
+    assert!(subflows.touch(0).tcp.poll_transmit(NOW, &mut NoOptions).is_some(), "its SYN");
     assert!(subflows.may_speak(NOW, 0), "there may be more");
     subflows.on_spoken(0, false);
     assert!(!subflows.may_speak(NOW, 0));
@@ -114,6 +114,6 @@ fn a_window_is_offered_again_only_where_it_is_another_or_the_subflow_has_moved()
     assert!(!subflows[0].memo.offers(4000) && subflows[0].memo.offers(5000));
     subflows.offer_window(0, 4000);
     assert!(subflows[0].memo.offers(4000));
-    subflows[0].tcp.request_ack();
+    subflows.touch(0).tcp.request_ack();
     assert!(subflows.wants(Look::Window, 0) && !subflows.wants(Look::Window, 1));
 }

@@ -56,7 +56,7 @@ impl Connection {
     /// Handles the answer to our SYN on a first subflow.
     pub(crate) fn on_first_syn_ack(&mut self, arrived: &Arrived<'_>) {
         let index = arrived.index;
-        self.subflows[index].state.on_open();
+        self.subflows.touch(index).state.on_open();
         let tuple = self.subflows[index].state.tuple();
         self.paths.set_initial(tuple.local.ip(), tuple.remote);
         let opened = self.protection.take_answer(&SynAck {
@@ -99,13 +99,13 @@ impl Connection {
             self.protection.take_third_ack(subflow, &segment.options, signals.capable.as_ref(), has_mapping);
         match opened {
             Opened::Multipath | Opened::Sealing | Opened::FallBack(_) => {
-                self.subflows[index].state.on_open();
+                self.subflows.touch(index).state.on_open();
             }
             Opened::Fail(_) => {}
             Opened::WrongKeys => {
                 log::debug!("third ACK dropped: its keys are not those of the handshake");
                 self.counters.bad_keys += 1;
-                self.subflows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
+                self.subflows.touch(index).reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
             Opened::NotYet => {
                 if let Some(dss) = signals.dss {
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Handles a completed TCP handshake for which the options did not decide the mode.
     pub(crate) fn on_established(&mut self, index: usize) {
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         if state.stage() != Stage::Opening {
             return;
         }
@@ -140,7 +140,7 @@ impl Connection {
             }
             (Kind::FirstActive | Kind::FirstPassive, _, _) => {}
             (Kind::JoinActive { .. } | Kind::JoinPassive { .. }, _, _) => {
-                self.subflows[index].reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
+                self.subflows.touch(index).reset(ResetInfo::because(plait_wire::ResetReason::Mptcp));
             }
         }
     }

@@ -160,7 +160,7 @@ impl Connection {
 
     /// Handles the answer to our join.
     pub(crate) fn on_join_syn_ack(&mut self, now: Instant, arrived: &Arrived<'_>) {
-        let subflow = &mut self.subflows[arrived.index];
+        let subflow = self.subflows.touch(arrived.index);
         let Kind::JoinActive { nonce: own, .. } = subflow.state.kind() else { return };
         let Some(MpJoin::SynAck { backup, reserved, address_id, hmac, nonce }) = arrived.signals.join else {
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.8
@@ -197,7 +197,7 @@ impl Connection {
     /// Handles a segment that shows that the peer has received the third ACK.
     pub(crate) fn on_join_confirmed(&mut self, now: Instant, index: usize) {
         log::debug!(subflow = self.subflows[index].state.id().0, path = ?self.subflows[index].state.path(), "join is complete");
-        self.subflows[index].state.on_open();
+        self.subflows.touch(index).state.on_open();
         self.begin_trial(now, index);
         if !self.protection.verifies_life() {
             self.paths
@@ -210,7 +210,7 @@ impl Connection {
         if arrived.segment.flags.contains(Flags::SYN) {
             return;
         }
-        let subflow = &mut self.subflows[arrived.index];
+        let subflow = self.subflows.touch(arrived.index);
         let Kind::JoinPassive { nonce, peer_nonce } = subflow.state.kind() else { return };
         let nonces = Nonces { own: nonce, theirs: peer_nonce };
         let is_right = match arrived.signals.join {
@@ -221,7 +221,7 @@ impl Connection {
             self.displace_unverified(self.subflows[arrived.index].state.tuple().remote.ip());
         }
         let has_room = is_right && self.make_room();
-        let subflow = &mut self.subflows[arrived.index];
+        let subflow = self.subflows.touch(arrived.index);
         if has_room {
             log::debug!(subflow = subflow.state.id().0, path = ?subflow.state.path(), "join is complete");
             subflow.state.on_open();
@@ -240,7 +240,7 @@ impl Connection {
     }
 
     pub(crate) fn repeat_third_acks(&mut self, now: Instant) {
-        for subflow in &mut self.subflows {
+        for subflow in self.subflows.touch_all() {
             match subflow.state.on_third_ack_time(now) {
                 ThirdAck::NotDue => {}
                 ThirdAck::Again => subflow.tcp.request_ack(),

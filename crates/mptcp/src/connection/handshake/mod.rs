@@ -55,7 +55,7 @@ impl Connection {
         }
         let tcp = plait_tcp::Connection::connect(now, config, tuple, host.isn(&tuple, now));
         let index = self.add_subflow(path, tcp, tuple, kind, remote_address);
-        self.subflows[index].state.sealed_mut().set_syn_data(syn_data);
+        self.subflows.touch(index).state.sealed_mut().set_syn_data(syn_data);
         Some(index)
     }
 

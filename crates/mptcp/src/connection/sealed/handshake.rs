@@ -41,7 +41,7 @@ impl Connection {
     /// The subflow at `index` has brought bytes while a handshake runs.
     pub(super) fn read_handshake(&mut self, index: usize) {
         let Some(sealed) = self.protection.sealed_mut() else { return };
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         if sealed.handshake_subflow() == Some(state.id()) {
             sealed.read_handshake(state.sealed_mut().inbox_mut());
         }
@@ -54,7 +54,11 @@ impl Connection {
         let Some(step) = sealed.poll_handshake() else { return };
         let speaks = !step.messages.is_empty();
         for payload in step.messages {
-            self.subflows[index].tcp.send(Record { payload, options: step.options.clone(), push: true });
+            self.subflows.touch(index).tcp.send(Record {
+                payload,
+                options: step.options.clone(),
+                push: true,
+            });
         }
         match step.outcome {
             Some(Ok(complete)) => self.start_sealed(now, index, complete, host),
@@ -76,7 +80,7 @@ impl Connection {
             return self.fail_sealing(why.to_owned(), ConnectionError::HandshakeFailed);
         }
         self.outgoing.hold_fin(1 + INITIAL_WINDOW);
-        self.subflows[index].state.sealed_mut().on_named(Some(SubflowTag::FIRST));
+        self.subflows.touch(index).state.sealed_mut().on_named(Some(SubflowTag::FIRST));
         if self.role == Role::Active {
             // A listener's application is told when OPENING has come.
             self.notices.connected();

@@ -38,8 +38,13 @@ impl Connection {
         if let Some((ssn, length)) = arrived.signals.path_key
             && let Some(offset) = stream_offset(ssn, arrived.offset)
         {
-            let declared =
-                self.subflows[arrived.index].state.sealed_mut().inbox_mut().declare_path_key(offset, length);
+            let declared = self
+                .subflows
+                .touch(arrived.index)
+                .state
+                .sealed_mut()
+                .inbox_mut()
+                .declare_path_key(offset, length);
             self.on_declared(declared);
         }
         if let Some(check) = &arrived.signals.check {
@@ -50,7 +55,7 @@ impl Connection {
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;
         match mapping {
             Some(mapping) if !is_bare_fin(mapping.length, mapping.ssn) => {
-                self.subflows[arrived.index].state.on_dss();
+                self.subflows.touch(arrived.index).state.on_dss();
                 let Some(offset) = stream_offset(mapping.ssn, arrived.offset) else { return };
                 let declared = Declared {
                     offset,
@@ -67,7 +72,7 @@ impl Connection {
     }
 
     fn declare_block(&mut self, index: usize, declared: Declared) {
-        let declared = self.subflows[index].state.sealed_mut().inbox_mut().declare(declared);
+        let declared = self.subflows.touch(index).state.sealed_mut().inbox_mut().declare(declared);
         self.on_declared(declared);
     }
 
@@ -118,8 +123,8 @@ impl Connection {
 
     /// Takes the bytes that TCP has put in order.
     pub(crate) fn read_sealed(&mut self, now: Instant, index: usize) {
-        while let Some(chunk) = self.subflows[index].tcp.read() {
-            let state = &mut self.subflows[index].state;
+        while let Some(chunk) = self.subflows.touch(index).tcp.read() {
+            let state = &mut self.subflows.touch(index).state;
             state.on_read(&chunk);
             state.sealed_mut().inbox_mut().push(chunk);
         }
@@ -136,15 +141,15 @@ impl Connection {
             return;
         }
         let before = self.progress();
-        self.subflows[index].state.sealed_mut().resume();
+        self.subflows.touch(index).state.sealed_mut().resume();
         while !self.closing.is_over() && self.subflows[index].state.stage() != SubflowStage::Over {
             if self.is_opening_enough() {
-                self.subflows[index].state.sealed_mut().pause();
+                self.subflows.touch(index).state.sealed_mut().pause();
                 break;
             }
-            match self.subflows[index].state.sealed_mut().inbox_mut().next() {
+            match self.subflows.touch(index).state.sealed_mut().inbox_mut().next() {
                 Next::Nothing => {
-                    self.subflows[index].state.on_all_mapped();
+                    self.subflows.touch(index).state.on_all_mapped();
                     break;
                 }
                 Next::Unmapped(bytes) => {
@@ -154,7 +159,7 @@ impl Connection {
                 Next::Garbage(bytes) => self.on_garbage(index, &bytes),
                 Next::PathKey(message) => self.on_path_key(index, message),
                 Next::Block(declared, payload) => {
-                    self.subflows[index].state.sealed_mut().on_whole_block();
+                    self.subflows.touch(index).state.sealed_mut().on_whole_block();
                     self.take_block(now, index, declared, payload);
                 }
             }
@@ -165,7 +170,7 @@ impl Connection {
 
     /// Bytes that no mapping covers, so far.
     fn on_unmapped(&mut self, now: Instant, index: usize, bytes: usize) {
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         state.on_unmapped(now);
         if state.is_first()
             && let Some(established) = self.protection.established_mut()
@@ -183,7 +188,7 @@ impl Connection {
         }
         if bytes > MAX_UNMAPPED {
             self.counters.stripped += 1;
-            self.subflows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+            self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
         }
     }
 
@@ -205,7 +210,7 @@ impl Connection {
     pub(super) fn on_tag_failed(&mut self, index: usize) {
         self.counters.tags_failed += 1;
         let most = if self.counters.tags_failed > MAX_TAGS_FAILED_IN_ALL { 1 } else { MAX_TAGS_FAILED };
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let failed = subflow.state.sealed_mut().on_wrong_tag();
         if failed < most {
             return;
@@ -225,7 +230,7 @@ impl Connection {
         self.counters.blocks_failed += 1;
         let has_opened = self.protection.established().is_some_and(Established::has_opened);
         let has_other = self.subflows.proved() > 1;
-        let Some(subflow) = index.and_then(|index| self.subflows.get_mut(index)) else { return };
+        let Some(subflow) = index.map(|index| self.subflows.touch(index)) else { return };
         if subflow.state.sealed_mut().on_failure() < MAX_FAILURES {
             // What is missing shows in the Data-ACK.
             subflow.state.sealed_mut().forget_told();

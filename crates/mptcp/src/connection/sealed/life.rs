@@ -33,7 +33,7 @@ impl Connection {
                 host.secrets().fill(&mut value);
                 u64::from_be_bytes(value)
             };
-            let subflow = &mut self.subflows[index];
+            let subflow = self.subflows.touch(index);
             match subflow.state.life_mut().on_time(now, pace, value) {
                 Step::Wait => {}
                 Step::Ask => subflow.tcp.request_ack(),
@@ -59,7 +59,7 @@ impl Connection {
     /// [`SubflowStatus::verified`](crate::SubflowStatus::verified). Nothing is asked where the connection is not sealed.
     pub fn ask_life(&mut self) {
         self.timers.set(None);
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.state.is_present()) {
+        for subflow in self.subflows.touch_all().filter(|subflow| subflow.state.is_present()) {
             subflow.state.life_mut().hurry();
         }
     }
@@ -75,7 +75,7 @@ impl Connection {
             return;
         }
         let (pace, jitter) = (self.pace(index), self.jitter(index));
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         match state.kind() {
             Kind::FirstActive | Kind::FirstPassive => state.life_mut().begin_verified(now, pace, jitter),
             Kind::JoinActive { .. } | Kind::JoinPassive { .. } => state.life_mut().begin(now),
@@ -114,11 +114,11 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         match (established.check_life(name, tag), tag.check()) {
             (Worth::Genuine { .. }, Check::Question(value)) => {
-                self.subflows[index].state.life_mut().on_question(value);
-                self.subflows[index].tcp.request_ack();
+                self.subflows.touch(index).state.life_mut().on_question(value);
+                self.subflows.touch(index).tcp.request_ack();
             }
             (Worth::Genuine { .. }, Check::Answer(value)) => {
-                if self.subflows[index].state.life_mut().is_answer(value) {
+                if self.subflows.touch(index).state.life_mut().is_answer(value) {
                     self.on_verified(now, index);
                 }
             }
@@ -130,7 +130,7 @@ impl Connection {
     /// The tag of a block was right on a subflow, at this offset of it.
     pub(super) fn on_block_tag(&mut self, now: Instant, index: usize, offset: u64) {
         self.begin_life(now, index);
-        if self.subflows[index].state.life_mut().is_new_block(offset) {
+        if self.subflows.touch(index).state.life_mut().is_new_block(offset) {
             self.on_verified(now, index);
         }
     }
@@ -138,12 +138,12 @@ impl Connection {
     /// The peer has this subflow, and its path carries both directions.
     fn on_verified(&mut self, now: Instant, index: usize) {
         let (pace, jitter) = (self.pace(index), self.jitter(index));
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         let before = state.life().standing();
         state.life_mut().verify(now, pace, jitter);
         self.follow_trial(now, index);
         self.closing.on_verified();
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let (path, remote) = (subflow.state.path(), subflow.state.tuple().remote);
         match before {
             Standing::Fresh if subflow.state.is_ours() && !subflow.state.is_first() => {
@@ -153,7 +153,7 @@ impl Connection {
             Standing::Unasked | Standing::Fresh | Standing::Verified => {}
         }
         // What waits for a timeout that has grown in an outage need not wait for its end.
-        self.subflows[index].tcp.retry(now);
+        self.subflows.touch(index).tcp.retry(now);
     }
 
     /// Tells the peer that a subflow is no more, unless it has told us.
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     fn drop_for_peer(&mut self, index: usize) {
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         subflow.state.sealed_mut().on_gone();
         if subflow.state.stage() != Stage::Over {
             log::debug!(subflow = subflow.state.id().0, "the peer has this subflow no more");
@@ -202,7 +202,7 @@ impl Connection {
 
     /// Resets a subflow; the peer learns why in GONE.
     pub(crate) fn drop_subflow(&mut self, index: usize, reason: GoneReason) {
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         subflow.state.sealed_mut().on_dropped(reason);
         subflow.reset(ResetInfo::for_now(ResetReason::Unspecified));
     }

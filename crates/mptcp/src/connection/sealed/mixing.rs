@@ -15,7 +15,7 @@ use crate::{Connection, ConnectionError, Host};
 impl Connection {
     /// A whole message of an exchange has come on a subflow: it is taken when the host is at hand.
     pub(super) fn on_path_key(&mut self, index: usize, message: Bytes) {
-        if !self.subflows[index].state.sealed_mut().on_path_key(message) {
+        if !self.subflows.touch(index).state.sealed_mut().on_path_key(message) {
             self.on_failed(Some(index));
         }
     }
@@ -38,7 +38,7 @@ impl Connection {
 
     fn offer_path(&mut self, index: usize, host: &mut dyn Host) {
         let Some(established) = self.protection.established_mut() else { return };
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         subflow.state.sealed_mut().on_offered();
         let way = subflow.state.device_way(host.paths());
         if let Some(message) = established.offer_path(subflow.state.sealed_mut(), way, host.secrets()) {
@@ -54,7 +54,7 @@ impl Connection {
             }
         };
         let Some(established) = self.protection.established_mut() else { return };
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let Some(message) = subflow.state.sealed_mut().take_path_key() else { return };
         let way = subflow.state.device_way(host.paths());
         let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);

@@ -198,7 +198,7 @@ impl Connection {
     pub(crate) fn transmit_block(&mut self, now: Instant, index: usize, start: u64) -> bool {
         let acknowledged = self.acknowledged();
         let Some(established) = self.protection.established_mut() else { return false };
-        let subflow = &mut self.subflows[index];
+        let subflow = self.subflows.touch(index);
         let Some(tag) = subflow.state.sealed().tag() else { return false };
         let Some(block) = self.outgoing.block_mut(start) else { return false };
         let Body::Sealed(body) = &mut block.body else { return false };

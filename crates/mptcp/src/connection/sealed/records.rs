@@ -18,7 +18,7 @@ impl Connection {
                 ForConnection::RemoveAddr { id } => self.on_remove_addr(now, id),
                 ForConnection::Prio { subflow: tag, backup } => {
                     let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);
-                    for subflow in self.subflows.iter_mut().filter(is_meant) {
+                    for subflow in self.subflows.touch_all().filter(is_meant) {
                         subflow.state.on_priority(backup);
                     }
                 }
@@ -26,7 +26,7 @@ impl Connection {
                 ForConnection::Look => self.answer_look(),
                 ForConnection::Seen { subflow: tag, seen } => {
                     let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);
-                    for subflow in self.subflows.iter_mut().filter(is_meant) {
+                    for subflow in self.subflows.touch_all().filter(is_meant) {
                         subflow.state.sealed_mut().on_seen(seen);
                     }
                 }

@@ -62,7 +62,7 @@ impl Connection {
         for covered in self.outgoing.take_covered() {
             if let Some(index) = self.subflows.index_of(covered.carrier.subflow) {
                 let since = covered.carrier.since;
-                let delivery = self.subflows[index].state.sealed_mut().delivery_mut();
+                let delivery = self.subflows.touch(index).state.sealed_mut().delivery_mut();
                 delivery.on_covered(now, since, covered.was_first);
                 delivery.measure(now, covered.length);
             }
@@ -76,7 +76,7 @@ impl Connection {
         for carrier in block.carriers.iter_mut().filter(|carrier| !carrier.is_denied) {
             let Some(index) = self.subflows.index_of(carrier.subflow) else { continue };
             carrier.is_denied = true;
-            let subflow = &mut self.subflows[index];
+            let subflow = self.subflows.touch(index);
             subflow.state.sealed_mut().delivery_mut().on_denied();
             if subflow.state.sealed().delivery().is_suspect() {
                 let _ = disbelieved.try_push((carrier.subflow, subflow.tcp.acked_offset()));
@@ -103,7 +103,7 @@ impl Connection {
                 established.suspect(way);
             }
             self.counters.attacked_closed += 1;
-            self.subflows[index].reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
+            self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::MiddleboxInterference));
             // What it carried goes out elsewhere now.
             self.drain_subflows(now);
             self.paths.on_interference(path, remote);

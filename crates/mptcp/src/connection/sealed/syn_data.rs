@@ -45,7 +45,7 @@ impl Connection {
 
     /// Puts blocks into a SYN, or a SYN/ACK, that is about to leave.
     pub(crate) fn fill_syn(&mut self, now: Instant, index: usize, segment: &mut Segment) {
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         let Some(established) = self.protection.established() else { return };
         let header = segment.header_len();
         let is_ours = !segment.flags.contains(Flags::ACK);

@@ -46,7 +46,7 @@ impl Connection {
         if let Some(index) = self.subflows.index_of(opening.subflow()) {
             let next =
                 self.protection.established().and_then(|sealed| sealed.first_opening(opening.subflow()));
-            self.subflows[index].tcp.release_ack(next);
+            self.subflows.touch(index).tcp.release_ack(next);
             self.on_progress(index, before);
         }
         self.tell_reader();
@@ -67,7 +67,7 @@ impl Connection {
     /// Takes the block that fills a mapping.
     pub(super) fn take_block(&mut self, now: Instant, index: usize, declared: Declared, payload: Bytes) {
         let offsets = self.offsets();
-        let state = &mut self.subflows[index].state;
+        let state = &mut self.subflows.touch(index).state;
         let (Some(subflow), Some(established)) = (state.sealed().tag(), self.protection.established_mut())
         else {
             return;
@@ -78,7 +78,7 @@ impl Connection {
         if examined.is_ok() {
             self.on_block_tag(now, index, declared.offset);
         }
-        let (state, established) = (&mut self.subflows[index].state, self.protection.established_mut());
+        let (state, established) = (&mut self.subflows.touch(index).state, self.protection.established_mut());
         let Some(established) = established else { return };
         match examined {
             Ok(Examined::Open(opening, job)) => {
@@ -88,11 +88,11 @@ impl Connection {
                 }
                 established.open_elsewhere(opening, job);
                 // What acknowledges the bytes is to acknowledge the block as well.
-                self.subflows[index].tcp.hold_ack(now, declared.offset);
+                self.subflows.touch(index).tcp.hold_ack(now, declared.offset);
             }
             Ok(Examined::Duplicate { length, acked }) => {
                 state.sealed_mut().forget_told();
-                self.subflows[index].tcp.request_ack();
+                self.subflows.touch(index).tcp.request_ack();
                 self.on_duplicate(length, acked);
             }
             Ok(Examined::Outside { length }) => self.counters.bytes_outside += length,
@@ -175,7 +175,7 @@ impl Connection {
     pub(super) fn on_progress(&mut self, index: usize, before: Progress) {
         let after = self.progress();
         if (before.next == 1 && after.next > 1) || before.is_ended != after.is_ended {
-            self.subflows[index].tcp.request_ack();
+            self.subflows.touch(index).tcp.request_ack();
         }
     }
 }
