@@ -374,8 +374,8 @@ impl Connection {
         let others_work = self.subflows.has_other_good(id);
         // After its DATA_FIN the peer waits for our stream and opens no other subflow, however long we are silent.
         let is_needed = self.outgoing.queued() > 0 || self.incoming.has_fin();
-        // A subflow with a FIN that may be forged is left in any case, and another takes its place. The peer's DATA_FIN shows that it has all
-        // of our stream.
+        // A subflow with a FIN that may be forged is left in any case, and another takes its place. The peer's DATA_FIN shows that it has
+        // all of our stream.
         let is_left = others_work || !is_needed || !self.protection.believes_fin();
         if is_left {
             self.outgoing.on_stalled(id, |_| true);

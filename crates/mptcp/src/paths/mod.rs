@@ -199,8 +199,8 @@ impl PathManager {
         self.pairs.hold(path, remote, at);
     }
 
-    /// Returns the further subflow to open next, in addition to those `present`, which have the ids `present_ids`. `has_failed` tells whether other
-    /// connections have found that a path does not lead to an address.
+    /// Returns the further subflow to open next, in addition to those `present`, which have the ids `present_ids`. `has_failed` tells whether
+    /// other connections have found that a path does not lead to an address.
     pub(crate) fn next_join<I: Iterator<Item = Present>>(
         &mut self,
         now: Instant,

@@ -4,18 +4,11 @@ use super::Protection;
 use super::keys::{join_hmac, same};
 use super::session::Session;
 use crate::PathClass;
-use crate::subflows::SubflowState;
+use crate::subflows::{Nonces, SubflowState};
 
 /// Reserved bit of MP_JOIN in version 2: the sender does not trust the path of this segment. The other side cannot tell otherwise which of
 /// the subflows to one of its addresses these are.
 const UNTRUSTED: u8 = 0b001;
-
-/// The nonces of a join: ours and the peer's.
-#[derive(Clone, Copy)]
-pub(crate) struct Nonces {
-    pub(crate) own: u32,
-    pub(crate) theirs: u32,
-}
 
 impl Protection {
     /// Whether the SYN/ACK to our join comes from the peer.

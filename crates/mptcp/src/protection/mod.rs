@@ -26,7 +26,6 @@ pub(crate) mod sealed;
 pub(crate) mod session;
 
 pub(crate) use capable::{Answered, Opened, SynAck};
-pub(crate) use joins::Nonces;
 pub(crate) use options::{OptionsOut, StreamFacts};
 pub(crate) use plain::PlainTcp;
 

@@ -1,7 +1,7 @@
 //! A memo per subflow: values that depend on this subflow alone, and the checks that have found nothing to do.
 //!
-//! A subflow changes through [`touch`](super::Subflows::touch) only, which clears its memo, so that the subflow is checked again. A packet for one
-//! subflow causes no check of the others, unless one depends on them.
+//! A subflow changes through [`touch`](super::Subflows::touch) only, which clears its memo, so that the subflow is checked again. A packet
+//! for one subflow causes no check of the others, unless one depends on them.
 
 use core::cell::OnceCell;
 use plait_base::{Duration, Instant};

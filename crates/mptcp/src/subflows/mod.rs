@@ -26,7 +26,7 @@ use crate::status::{PathReports, Status, SubflowStatus};
 pub(crate) use memo::Look;
 pub(crate) use shared::MAX_COUPLED;
 pub(crate) use signal::{Control, ResetInfo};
-pub(crate) use stage::{Kind, Stage, ThirdAck};
+pub(crate) use stage::{Kind, Nonces, Stage, ThirdAck};
 pub(crate) use stall::{STALL_ROUND_TRIPS, Stall, UNKNOWN_RTT};
 pub(crate) use state::{Beginning, SubflowState};
 pub(crate) use subflow::Subflow;

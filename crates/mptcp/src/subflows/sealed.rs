@@ -5,7 +5,7 @@ use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, Subflo
 
 use super::delivery::Delivery;
 use super::inbox::Inbox;
-use crate::protection::Nonces;
+use super::stage::Nonces;
 
 /// Additional state of a subflow on a sealed connection.
 #[derive(Default)]

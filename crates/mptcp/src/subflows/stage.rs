@@ -24,6 +24,13 @@ pub(crate) enum Kind {
     JoinPassive { nonce: u32, peer_nonce: u32 },
 }
 
+/// The nonces of a join: ours and the peer's.
+#[derive(Clone, Copy)]
+pub(crate) struct Nonces {
+    pub(crate) own: u32,
+    pub(crate) theirs: u32,
+}
+
 /// Progress of a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {

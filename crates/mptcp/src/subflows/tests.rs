@@ -1,7 +1,6 @@
 use super::*;
 use crate::Path;
 use crate::PathClass;
-use crate::protection::Nonces;
 use plait_base::{PathId, SeqNum};
 use plait_tcp::{Config, Isn, SegmentKind, SegmentOptions};
 use plait_wire::OptionBytes;

@@ -11,9 +11,9 @@ use plait_wire::{Flags, MpJoin, ResetReason, Segment};
 
 use crate::connection::options_in::Signals;
 use crate::connection::receiving::Arrived;
-use crate::protection::{Mode, Nonces, OptionsOut, StreamFacts};
+use crate::protection::{Mode, OptionsOut, StreamFacts};
 use crate::subflows::sealed::flag_bits;
-use crate::subflows::{Kind, ResetInfo, Subflow, ThirdAck};
+use crate::subflows::{Kind, Nonces, ResetInfo, Subflow, ThirdAck};
 use crate::{Connection, Event, Host, Path, PathClass, Refused};
 
 /// Largest number of the peer's joins that are subflows before their third segment arrives. Any host that has seen our token can send the

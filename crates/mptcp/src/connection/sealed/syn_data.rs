@@ -9,12 +9,11 @@ use plait_base::{Instant, SubflowId};
 use plait_protect::sealed::{BLOCK_OVERHEAD, BlockBuffer, OpenError, SubflowTag};
 use plait_wire::{DataAck, DataSequence, Flags, Segment};
 
-use crate::protection::Nonces;
 use crate::protection::sealed::{Examined, SynPayload, blocks_in};
 use crate::send::blocks::Body;
-use crate::subflows::Kind;
 use crate::subflows::inbox::Declared;
 use crate::subflows::sealed::SynData;
+use crate::subflows::{Kind, Nonces};
 use crate::{Connection, Host, Scheduler};
 
 /// A SYN with data is not longer, IP header included: each path of IPv6 carries that (RFC 8200, section 5), and a SYN that is too

@@ -4,9 +4,8 @@ use plait_protect::sealed::{JoinHmacs, JoinKeys, SubflowTag};
 
 use super::established::Established;
 use super::{Sealed, Stage};
-use crate::protection::Nonces;
-use crate::subflows::SubflowState;
 use crate::subflows::sealed::SealedSubflow;
+use crate::subflows::{Nonces, SubflowState};
 
 impl Established {
     /// Returns the keys for the proof of our join, of a generation that the peer has.

@@ -7,10 +7,9 @@ use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 use super::established::Established;
 use super::negotiation::third_segment;
 use super::{Sealed, Stage};
-use crate::protection::Nonces;
 use crate::protection::options::put;
 use crate::role::Role;
-use crate::subflows::{Kind, Stage as SubflowStage, SubflowState};
+use crate::subflows::{Kind, Nonces, Stage as SubflowStage, SubflowState};
 
 /// A Data-ACK of 8 bytes and its tag.
 const TAGGED_ACK: usize = 24;

@@ -13,11 +13,10 @@ use super::priority::Priority;
 use super::sealed::SealedSubflow;
 use super::shared::Delays;
 use super::signal::{Control, ResetInfo};
-use super::stage::{Kind, Stage, ThirdAck};
+use super::stage::{Kind, Nonces, Stage, ThirdAck};
 use super::stall::{Restraint, Stall};
 use super::trial::Trial;
 use crate::paths::Way;
-use crate::protection::Nonces;
 use crate::receive::mapping::Mappings;
 use crate::{Path, PathClass, Paths};
 
