@@ -5,7 +5,7 @@
 //! the algorithm couples them (RFC 6356, OLIA). BBR is not coupled.
 
 use arrayvec::ArrayVec;
-use plait_tcp::congestion::{Algorithm, Coupling, Member};
+use plait_tcp::congestion::{Coupled, Coupling, Member};
 
 use crate::Connection;
 use crate::subflows::{MAX_COUPLED, Subflow};
@@ -22,12 +22,10 @@ impl Connection {
         let algorithm = self.config.tcp.congestion;
         let own = &self.subflows[index];
         let is_sibling = |subflow: &&Subflow| {
-            let is_of_group = match algorithm {
-                Algorithm::Lia | Algorithm::Olia => true,
-                Algorithm::NewReno | Algorithm::Cubic | Algorithm::Adaptive => {
-                    subflow.state.path() == own.state.path() || own.shares_queue(subflow)
-                }
-                Algorithm::Bbr => false,
+            let is_of_group = match algorithm.coupled() {
+                Coupled::Connection => true,
+                Coupled::Bottleneck => subflow.state.path() == own.state.path() || own.shares_queue(subflow),
+                Coupled::Alone => false,
             };
             is_of_group && subflow.state.id() != own.state.id() && subflow.is_good()
         };

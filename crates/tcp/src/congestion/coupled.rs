@@ -3,7 +3,10 @@
 //!
 //! The other algorithms are coupled if subflows share a path: there they increase by a *share* of the increase of one TCP.
 
-use plait_base::Duration;
+use plait_base::{Duration, Instant};
+
+use super::Ack;
+use super::law::{Grow, reno_growth};
 
 /// Values of one of several coupled connections.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,6 +35,64 @@ pub struct Coupling {
     pub olia_alpha: f64,
 }
 
+/// Linked increases. No subflow gains more than one TCP would.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Lia {
+    siblings: Option<Coupling>,
+}
+
+/// Opportunistic linked increases.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Olia {
+    siblings: Option<Coupling>,
+    intervals: LossIntervals,
+}
+
+impl Grow for Lia {
+    fn growth(&mut self, ack: &Ack, mss: u32, window: u32, _share: f64) -> f64 {
+        let alone = reno_growth(ack, mss, window);
+        self.siblings.map_or(alone, |all| all.lia_growth(ack.bytes, mss).min(alone))
+    }
+
+    fn set_siblings(&mut self, siblings: Option<Coupling>) {
+        self.siblings = siblings;
+    }
+
+    fn is_paced(&self) -> bool {
+        false
+    }
+}
+
+impl Grow for Olia {
+    fn growth(&mut self, ack: &Ack, mss: u32, window: u32, _share: f64) -> f64 {
+        match (self.siblings, ack.srtt) {
+            (Some(all), Some(srtt)) => all.olia_growth(ack.bytes, mss, window, srtt),
+            (None, _) | (_, None) => reno_growth(ack, mss, window),
+        }
+    }
+
+    fn reduced(&mut self, _now: Instant, _mss: u32, used: u32) -> u32 {
+        self.intervals.on_loss();
+        used / 2
+    }
+
+    fn on_acked(&mut self, bytes: u32) {
+        self.intervals.on_ack(bytes);
+    }
+
+    fn set_siblings(&mut self, siblings: Option<Coupling>) {
+        self.siblings = siblings;
+    }
+
+    fn is_paced(&self) -> bool {
+        false
+    }
+
+    fn bytes_between_losses(&self) -> u64 {
+        self.intervals.best()
+    }
+}
+
 /// No subflow comes to a standstill beside larger ones.
 const MIN_SHARE: f64 = 1e-3;
 
@@ -56,7 +117,7 @@ impl Coupling {
     }
 
     /// RFC 6356, section 3: alpha * bytes * MSS / total window; the caller bounds it by what one TCP gains.
-    pub(super) fn lia_growth(&self, acked: u32, mss: u32) -> f64 {
+    fn lia_growth(&self, acked: u32, mss: u32) -> f64 {
         if self.total_rate <= 0.0 {
             return 0.0;
         }
@@ -66,7 +127,7 @@ impl Coupling {
     }
 
     /// The draft's section 2.1: (window / rtt²) / rate² + alpha / window, per acknowledged byte.
-    pub(super) fn olia_growth(&self, acked: u32, mss: u32, window: u32, srtt: Duration) -> f64 {
+    fn olia_growth(&self, acked: u32, mss: u32, window: u32, srtt: Duration) -> f64 {
         if self.total_rate <= 0.0 {
             return 0.0;
         }
@@ -108,22 +169,22 @@ fn olia_alpha(members: &[Member], index: usize) -> f64 {
 
 /// Bytes acknowledged since the last loss and between the two before it (the draft's l1 and l2).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LossIntervals {
+struct LossIntervals {
     last: u64,
     current: u64,
 }
 
 impl LossIntervals {
-    pub(super) fn on_ack(&mut self, bytes: u32) {
+    fn on_ack(&mut self, bytes: u32) {
         self.current = self.current.saturating_add(u64::from(bytes));
     }
 
-    pub(super) fn on_loss(&mut self) {
+    fn on_loss(&mut self) {
         self.last = self.current;
         self.current = 0;
     }
 
-    pub(super) fn best(&self) -> u64 {
+    fn best(&self) -> u64 {
         self.last.max(self.current)
     }
 }

@@ -5,6 +5,7 @@
 use plait_base::{Duration, Instant};
 
 use super::Ack;
+use super::law::Grow;
 
 /// Scaling constant, segments per second³ (section 5.1).
 const C: f64 = 0.4;
@@ -39,10 +40,10 @@ struct Epoch {
     reno: f64,
 }
 
-impl Cubic {
+impl Grow for Cubic {
     /// Bytes to add to a window of `window` bytes, by the `share` that this subflow has of the increase of one TCP. The window is in
     /// proportion to the fourth root of C (section 5.1) and to the square root of Reno's increase: C goes by the square.
-    pub(super) fn growth(&mut self, ack: &Ack, mss: u32, window: u32, share: f64) -> f64 {
+    fn growth(&mut self, ack: &Ack, mss: u32, window: u32, share: f64) -> f64 {
         self.last_ack = Some(ack.now);
         let segments = f64::from(window) / f64::from(mss);
         let acked = f64::from(ack.bytes) / f64::from(mss);
@@ -61,7 +62,7 @@ impl Cubic {
     }
 
     /// Notes the window (bytes) at which congestion struck and returns the reduced one.
-    pub(super) fn on_congestion(&mut self, now: Instant, mss: u32, window: u32) -> u32 {
+    fn reduced(&mut self, now: Instant, mss: u32, window: u32) -> u32 {
         let segments = f64::from(window) / f64::from(mss);
         // Fast convergence (section 4.7): a falling plateau makes room for newcomers.
         self.w_max = if segments < self.w_max { segments * (1.0 + BETA) / 2.0 } else { segments };
@@ -72,12 +73,12 @@ impl Cubic {
     }
 
     /// The next ACK in congestion avoidance starts a new epoch.
-    pub(super) fn end_epoch(&mut self) {
+    fn end_epoch(&mut self) {
         self.epoch = None;
     }
 
     /// Time in which the window was not used does not count (section 5.8).
-    pub(super) fn on_unused_window(&mut self, now: Instant) {
+    fn on_unused_window(&mut self, now: Instant) {
         let idle = self.last_ack.map_or(Duration::ZERO, |last| now.saturating_since(last));
         if let Some(epoch) = &mut self.epoch {
             epoch.start += idle;

@@ -7,51 +7,27 @@
 //! it. `bbr` has a model of the path, which gives both the rate and the window, also in every phase of a recovery.
 
 mod adaptive;
+mod algorithm;
 pub(crate) mod bbr;
 mod coupled;
 mod cubic;
+mod law;
 mod slow_start;
 mod windowed;
 
 use alloc::boxed::Box;
 use plait_base::{Duration, Instant};
 
+pub use algorithm::{Algorithm, Coupled};
 pub use coupled::{Coupling, Member};
 
 use crate::flight::Sent;
 use adaptive::{Choice, Verdict};
 use bbr::{Bbr, PathAck};
-use coupled::LossIntervals;
+use coupled::{Lia, Olia};
 use cubic::Cubic;
-use windowed::{Law, Windowed};
-
-/// The controller of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Algorithm {
-    /// RFC 5681 and 6582.
-    NewReno,
-    /// RFC 9438.
-    Cubic,
-    /// Linked increases (RFC 6356): coupled with the other subflows of the connection.
-    Lia,
-    /// Opportunistic linked increases (draft-khalili-mptcp-congestion-control): coupled likewise.
-    Olia,
-    /// BBR version 3 (draft-ietf-ccwg-bbr): a model of the path in place of a window that falls with each loss. Never coupled.
-    Bbr,
-    /// CUBIC on a path with losses that come with a queue, BBR on one with losses without. Begins with CUBIC.
-    #[default]
-    Adaptive,
-}
-
-impl Algorithm {
-    /// Whether it reacts to routers that mark packets (RFC 3168). Only then a connection may accept ECN.
-    pub(crate) fn answers_marks(self) -> bool {
-        match self {
-            Self::NewReno | Self::Cubic | Self::Lia | Self::Olia | Self::Adaptive => true,
-            Self::Bbr => false,
-        }
-    }
-}
+use law::{Law, NewReno};
+use windowed::Windowed;
 
 /// The content of an ACK that acknowledged new data.
 #[derive(Clone, Copy, Debug)]
@@ -101,10 +77,10 @@ impl Controller {
     /// A controller at the start of a connection. `mss` and `initial_window` in bytes.
     pub fn new(algorithm: Algorithm, mss: u16, initial_window: u32) -> Self {
         let law = match algorithm {
-            Algorithm::NewReno => Law::NewReno,
+            Algorithm::NewReno => Law::NewReno(NewReno),
             Algorithm::Cubic | Algorithm::Adaptive => Law::Cubic(Cubic::default()),
-            Algorithm::Lia => Law::Lia { siblings: None },
-            Algorithm::Olia => Law::Olia { siblings: None, intervals: LossIntervals::default() },
+            Algorithm::Lia => Law::Lia(Lia::default()),
+            Algorithm::Olia => Law::Olia(Olia::default()),
             Algorithm::Bbr => {
                 let kind = Kind::Bbr(Box::new(Bbr::new(mss, initial_window)));
                 return Self { kind, choice: None, initial_window, mss };

@@ -1,10 +1,10 @@
 //! Controllers with a window and no rate. Slow start and the reaction to timeouts are common to all. They differ in the growth of the
-//! window in congestion avoidance and in its fall on loss: `cubic`, `coupled`, or one segment per round trip.
+//! window in congestion avoidance and in its fall on loss: the `law`.
 
 use plait_base::{Duration, Instant};
 
-use super::coupled::{Coupling, LossIntervals};
-use super::cubic::Cubic;
+use super::coupled::Coupling;
+use super::law::Law;
 use super::slow_start::{self, SlowStart};
 use super::{Ack, MAX_WINDOW};
 use crate::pace::QUANTUM;
@@ -42,15 +42,6 @@ struct Window {
     threshold: u32,
     /// Growth that is too small for a whole byte yet.
     fraction: f64,
-}
-
-/// The law of growth outside of slow start.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Law {
-    NewReno,
-    Cubic(Cubic),
-    Lia { siblings: Option<Coupling> },
-    Olia { siblings: Option<Coupling>, intervals: LossIntervals },
 }
 
 impl Windowed {
@@ -92,7 +83,7 @@ impl Windowed {
     /// first sample, and if the round trip is no longer than a quantum. Also `None` for LIA and OLIA: at a full queue a paced flow loses
     /// less than one clocked by acknowledgments, so that together they would take more than one TCP.
     pub(super) fn pacing_rate(&self, round_trip: Option<Duration>) -> Option<u64> {
-        if matches!(self.law, Law::Lia { .. } | Law::Olia { .. }) {
+        if !self.law.rule().is_paced() {
             return None;
         }
         let nanos = round_trip.filter(|&round_trip| round_trip > QUANTUM)?.as_nanos();
@@ -107,22 +98,16 @@ impl Windowed {
 
     /// Smoothed bytes between two losses, by which OLIA ranks paths. Zero for the other algorithms.
     pub(super) fn bytes_between_losses(&self) -> u64 {
-        match &self.law {
-            Law::Olia { intervals, .. } => intervals.best(),
-            Law::NewReno | Law::Cubic(_) | Law::Lia { .. } => 0,
-        }
+        self.law.rule().bytes_between_losses()
     }
 
     /// New data was acknowledged, outside of recovery.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
         let Self { state, slow_start, law, share, carried, .. } = self;
-        if let Law::Olia { intervals, .. } = law {
-            intervals.on_ack(ack.bytes);
-        }
+        let law = law.rule_mut();
+        law.on_acked(ack.bytes);
         if !ack.window_limited {
-            if let Law::Cubic(cubic) = law {
-                cubic.on_unused_window(ack.now);
-            }
+            law.on_unused_window(ack.now);
             return;
         }
         if state.bytes < state.threshold {
@@ -139,18 +124,7 @@ impl Windowed {
             }
             return;
         }
-        let growth = match law {
-            Law::NewReno => *share * reno_growth(state, ack.bytes),
-            Law::Cubic(cubic) => cubic.growth(ack, state.mss, state.bytes, *share),
-            Law::Lia { siblings } => {
-                let alone = reno_growth(state, ack.bytes);
-                siblings.map_or(alone, |all| all.lia_growth(ack.bytes, state.mss).min(alone))
-            }
-            Law::Olia { siblings, intervals: _ } => match (siblings, ack.srtt) {
-                (Some(all), Some(srtt)) => all.olia_growth(ack.bytes, state.mss, state.bytes, srtt),
-                (None, _) | (_, None) => reno_growth(state, ack.bytes),
-            },
-        };
+        let growth = law.growth(ack, state.mss, state.bytes, *share);
         state.grow(growth);
     }
 
@@ -189,9 +163,7 @@ impl Windowed {
         self.state.bytes = self.state.mss;
         self.state.fraction = 0.0;
         self.end_search();
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.end_epoch();
-        }
+        self.law.rule_mut().end_epoch();
     }
 
     /// Reverts the last reduction, which was a mistake (F-RTO, D-SACK, Eifel): the state is as before it, or better.
@@ -216,10 +188,9 @@ impl Windowed {
             self.keep_learned();
             self.state.bytes = self.initial_window;
         }
-        if let Law::Cubic(cubic) = &mut self.law {
-            cubic.end_epoch();
-            cubic.on_unused_window(now);
-        }
+        let law = self.law.rule_mut();
+        law.end_epoch();
+        law.on_unused_window(now);
     }
 
     /// Handles a retransmission timeout in which at most `used` bytes of the window were in use: the rest of it is out of date (RFC 7661,
@@ -251,10 +222,7 @@ impl Windowed {
     /// `None` where it has none.
     pub(super) fn set_coupling(&mut self, coupling: Option<Coupling>) {
         self.share = coupling.map_or(1.0, |coupling| coupling.share);
-        match &mut self.law {
-            Law::Lia { siblings } | Law::Olia { siblings, .. } => *siblings = coupling,
-            Law::NewReno | Law::Cubic(_) => {}
-        }
+        self.law.rule_mut().set_siblings(coupling);
     }
 
     fn reduced_window(&mut self, now: Instant, in_flight: u32) -> u32 {
@@ -262,14 +230,7 @@ impl Windowed {
         // round trip).
         let in_use = in_flight.max(core::mem::take(&mut self.flight_of_lost));
         let used = self.state.bytes.min(in_use.max(self.state.bytes / 2));
-        let reduced = match &mut self.law {
-            Law::NewReno | Law::Lia { .. } => used / 2,
-            Law::Cubic(cubic) => cubic.on_congestion(now, self.state.mss, used),
-            Law::Olia { siblings: _, intervals } => {
-                intervals.on_loss();
-                used / 2
-            }
-        };
+        let reduced = self.law.rule_mut().reduced(now, self.state.mss, used);
         reduced.max(MIN_WINDOW_SEGMENTS * self.state.mss)
     }
 }
@@ -292,18 +253,14 @@ impl Window {
     }
 }
 
-/// One segment per window of acknowledged bytes (RFC 5681, equation 3, in bytes).
-fn reno_growth(state: &Window, acked: u32) -> f64 {
-    f64::from(acked) * f64::from(state.mss) / f64::from(state.bytes.max(1))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::law::NewReno;
     use super::*;
 
     #[test]
     fn a_loss_is_measured_by_what_was_in_flight_as_it_left_not_by_what_is_left_once_it_is_noticed() {
-        let mut windowed = Windowed::new(Law::NewReno, 1000, 200_000);
+        let mut windowed = Windowed::new(Law::NewReno(NewReno), 1000, 200_000);
         // The peer's window closed behind it, and most of the rest has arrived since.
         windowed.on_lost(160_000);
         windowed.on_lost(150_000);
@@ -318,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_was_not_lost_after_all_does_not_count_at_the_next_loss() {
-        let mut windowed = Windowed::new(Law::NewReno, 1000, 200_000);
+        let mut windowed = Windowed::new(Law::NewReno(NewReno), 1000, 200_000);
         windowed.on_timeout(Instant::ZERO, 150_000);
         windowed.on_lost(190_000);
         windowed.undo();
