@@ -26,9 +26,7 @@ mod status;
 mod subflows;
 mod timers;
 
-pub use config::{
-    Config, Fallback, Protect, Ratchet, Scheduler, ScrambleSettings, SealedSettings, WithoutTrusted,
-};
+pub use config::{Config, Fallback, Protect, Ratchet, ScrambleSettings, SealedSettings, WithoutTrusted};
 pub use connection::Connection;
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};
@@ -40,6 +38,7 @@ pub use plait_protect::scramble::Variant as ScrambleStart;
 pub use plait_protect::sealed::{RefusalReason, Seen};
 pub use protection::keys::token_of;
 pub use protection::sealed::{CryptoJob, CryptoResult};
+pub use scheduler::Scheduler;
 pub use status::{
     AttemptOutcome, AttemptStage, AttemptStatus, Counters, Negotiated, PeerIdentity, PlainReason,
 };

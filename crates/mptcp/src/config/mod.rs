@@ -6,29 +6,10 @@ mod sealed;
 pub use scramble::{ScrambleSettings, WithoutTrusted};
 pub use sealed::{Ratchet, SealedSettings};
 
-use core::num::NonZeroU16;
 use plait_base::Duration;
 
 use crate::paths::Joins;
-
-/// Selects the subflow for the next block.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Scheduler {
-    /// The subflow with the smallest round-trip time that has room.
-    #[default]
-    LowestRtt,
-    /// Each subflow in turn.
-    RoundRobin,
-    /// All subflows: each byte is sent on every subflow.
-    Redundant,
-    /// Each subflow in turn, with a limit for paths that are not trusted. As long as there is a trusted path, no untrusted path carries
-    /// more than this many bytes of the stream in a row. First transmissions and reinjections are counted together. A gap of fewer than 64
-    /// bytes does not end a row: an eavesdropper on scrambled bytes can bridge it.
-    Dispersed {
-        /// Largest number of bytes in a row.
-        max_exposure: NonZeroU16,
-    },
-}
+use crate::scheduler::Scheduler;
 
 /// What happens if the peer or the path does not support Multipath TCP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -14,7 +14,7 @@ use crate::scheduler::{Candidate, Candidates, Demand, MAX_CANDIDATES, choose};
 use crate::send::blocks::{Block, Body, Carrier};
 use crate::subflows::{Kind, Subflow};
 
-use crate::{Connection, Event, Scheduler};
+use crate::{Connection, Event};
 
 impl Connection {
     pub(crate) fn next_segment(&mut self, now: Instant) -> Option<Segment> {
@@ -150,7 +150,7 @@ impl Connection {
         let mut candidates = self.candidates(now, |subflow| {
             self.protection.may_carry(subflow.state.trust(), trusted, next) && allowance(subflow) != Some(0)
         });
-        if let Scheduler::Dispersed { max_exposure } = self.config.scheduler {
+        if let Some(max_exposure) = self.config.scheduler.max_exposure() {
             for candidate in &mut candidates {
                 let subflow = &self.subflows[candidate.index];
                 // The limit of exposed bytes in a row, or one segment for subflows that may carry more. All subflows take turns.
@@ -255,7 +255,7 @@ impl Connection {
 
     /// Redundant scheduler: each subflow that has room sends the blocks that it has not sent yet.
     fn schedule_copy(&mut self, now: Instant) -> bool {
-        if self.config.scheduler != Scheduler::Redundant {
+        if !self.config.scheduler.copies() {
             return false;
         }
         for candidate in self.candidates(now, |_| true).iter().filter(|candidate| candidate.room > 0) {

@@ -2,7 +2,7 @@
 
 use crate::config::{Protect, WithoutTrusted};
 use crate::subflows::Subflow;
-use crate::{Connection, Host, Path, PathClass, Scheduler, TrustedPaths};
+use crate::{Connection, Host, Path, PathClass, TrustedPaths};
 
 impl Connection {
     pub(crate) fn trusted_paths(&self) -> TrustedPaths {
@@ -29,16 +29,9 @@ impl Connection {
     /// Returns the largest number of bytes in a row that an untrusted path may carry now. Without a trusted path, an untrusted path has to
     /// carry the rest.
     pub(crate) fn exposure_limit(&self, trusted: TrustedPaths) -> Option<u64> {
-        match self.config.scheduler {
-            _ if !self.protection.is_readable_in_rows() => None,
-            Scheduler::Dispersed { max_exposure } if trusted != TrustedPaths::Gone => {
-                Some(max_exposure.get().into())
-            }
-            Scheduler::Dispersed { .. }
-            | Scheduler::LowestRtt
-            | Scheduler::RoundRobin
-            | Scheduler::Redundant => None,
-        }
+        let is_limited = self.protection.is_readable_in_rows() && trusted != TrustedPaths::Gone;
+        let max_exposure = self.config.scheduler.max_exposure().filter(|_| is_limited)?;
+        Some(max_exposure.get().into())
     }
 
     /// Notes that a subflow is about to carry these bytes.
@@ -48,9 +41,7 @@ impl Connection {
         if trusted == TrustedPaths::Gone && state.trust() != PathClass::Trusted {
             self.protection.note_degraded(length);
         }
-        if self.protection.is_readable_in_rows()
-            && matches!(self.config.scheduler, Scheduler::Dispersed { .. })
-        {
+        if self.protection.is_readable_in_rows() && self.config.scheduler.max_exposure().is_some() {
             self.outgoing.note_exposed(state, start, start + length);
         }
     }
@@ -61,8 +52,7 @@ impl Connection {
     pub(crate) fn leave_for_class(&mut self, index: usize, class: PathClass) -> bool {
         let is_other = self.subflows.touch(index).state.set_class(class);
         let is_bound = self.protection.is_bound_to_classes()
-            || (self.protection.is_readable_in_rows()
-                && matches!(self.config.scheduler, Scheduler::Dispersed { .. }));
+            || (self.protection.is_readable_in_rows() && self.config.scheduler.max_exposure().is_some());
         is_other && is_bound
     }
 }

@@ -2,15 +2,27 @@
 //!
 //! A scheduler gets numbers, not subflows, and returns a verdict. The caller cuts and sends.
 
+#[cfg(test)]
+mod example;
 mod holding_back;
+mod kind;
 mod lowest_rtt;
 mod round_robin;
 
 use arrayvec::ArrayVec;
 use plait_base::{Duration, SubflowId};
 
-use crate::Scheduler;
+pub use self::kind::Scheduler;
+use self::lowest_rtt::LowestRtt;
+use self::round_robin::{AnyRoom, RoundRobin};
 use crate::send::Backlog;
+
+/// The rule of a scheduler.
+pub(crate) trait Schedule {
+    /// Returns the [`Candidate::index`] of the subflow for the next block; `None` to wait until a subflow has room. Called for each block,
+    /// with at least one candidate.
+    fn choose(&self, candidates: &[Candidate], demand: &Demand) -> Option<usize>;
+}
 
 /// A subflow that may get new data, with or without room at the moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -53,14 +65,10 @@ pub(crate) struct Demand {
 /// Returns the subflow for the next block, as an index into the connection's; `None` to wait.
 pub(crate) fn choose(scheduler: Scheduler, candidates: &[Candidate], demand: &Demand) -> Option<usize> {
     match scheduler {
-        Scheduler::LowestRtt => lowest_rtt::choose(candidates, demand),
-        Scheduler::RoundRobin => {
-            let helps = |candidate: &&Candidate| !holding_back::waits(candidate, candidates, demand);
-            let those: Candidates = candidates.iter().filter(helps).copied().collect();
-            round_robin::choose(&those, demand)
-        }
+        Scheduler::LowestRtt => LowestRtt.choose(candidates, demand),
+        Scheduler::RoundRobin => RoundRobin.choose(candidates, demand),
         // Redundant: any subflow may cut a new block, because all of them will send it. Dispersed: the room of each subflow is limited
         // before, so no subflow could take all that waits.
-        Scheduler::Redundant | Scheduler::Dispersed { .. } => round_robin::choose(candidates, demand),
+        Scheduler::Redundant | Scheduler::Dispersed { .. } => AnyRoom.choose(candidates, demand),
     }
 }

@@ -1,17 +1,33 @@
 //! Each subflow in turn, except those without room.
 
-use super::{Candidate, Demand};
+use super::{Candidate, Candidates, Demand, Schedule, holding_back};
 
-pub(super) fn choose(candidates: &[Candidate], demand: &Demand) -> Option<usize> {
-    let has_room = |candidate: &&Candidate| candidate.room > 0;
-    let behind_last = |candidate: &&Candidate| demand.last.is_none_or(|last| candidate.id > last);
-    candidates
-        .iter()
-        .filter(has_room)
-        .filter(behind_last)
-        .min_by_key(|candidate| candidate.id)
-        .or_else(|| candidates.iter().filter(has_room).min_by_key(|candidate| candidate.id))
-        .map(|candidate| candidate.index)
+/// Each subflow in turn, except those that would delay the end of the stream.
+pub(super) struct RoundRobin;
+
+/// Each subflow in turn.
+pub(super) struct AnyRoom;
+
+impl Schedule for RoundRobin {
+    fn choose(&self, candidates: &[Candidate], demand: &Demand) -> Option<usize> {
+        let helps = |candidate: &&Candidate| !holding_back::waits(candidate, candidates, demand);
+        let those: Candidates = candidates.iter().filter(helps).copied().collect();
+        AnyRoom.choose(&those, demand)
+    }
+}
+
+impl Schedule for AnyRoom {
+    fn choose(&self, candidates: &[Candidate], demand: &Demand) -> Option<usize> {
+        let has_room = |candidate: &&Candidate| candidate.room > 0;
+        let behind_last = |candidate: &&Candidate| demand.last.is_none_or(|last| candidate.id > last);
+        candidates
+            .iter()
+            .filter(has_room)
+            .filter(behind_last)
+            .min_by_key(|candidate| candidate.id)
+            .or_else(|| candidates.iter().filter(has_room).min_by_key(|candidate| candidate.id))
+            .map(|candidate| candidate.index)
+    }
 }
 
 #[cfg(test)]
@@ -38,7 +54,8 @@ mod tests {
                 is_slow_start: false,
             })
             .collect();
-        let after = |last| choose(&candidates, &Demand { backlog: Backlog::Bytes(9), window_left: 9, last });
+        let after =
+            |last| AnyRoom.choose(&candidates, &Demand { backlog: Backlog::Bytes(9), window_left: 9, last });
         assert_eq!(after(None), Some(0));
         assert_eq!(after(Some(SubflowId(4))), Some(2));
         assert_eq!(after(Some(SubflowId(9))), Some(0));

@@ -9,7 +9,7 @@ use crate::protection::sealed::{Established, Place};
 use crate::scheduler::Candidate;
 use crate::send::blocks::{Block, Body};
 use crate::subflows::Subflow;
-use crate::{Connection, ConnectionError, Scheduler};
+use crate::{Connection, ConnectionError};
 
 /// A block is at most this part of the congestion window: the receiver waits for the whole of it.
 const PARTS_OF_WINDOW: u32 = 4;
@@ -98,10 +98,10 @@ impl Connection {
         if self.config.crypto_jobs == 0 || !self.protection.sends_blocks() {
             return true;
         }
-        let (turn, waits_for_room) = match self.config.scheduler {
+        let (turn, waits_for_room) = match self.config.scheduler.max_exposure() {
             // Room is the length of a turn then.
-            Scheduler::Dispersed { max_exposure } => (usize::from(max_exposure.get()), false),
-            Scheduler::LowestRtt | Scheduler::RoundRobin | Scheduler::Redundant => (usize::MAX, true),
+            Some(max_exposure) => (usize::from(max_exposure.get()), false),
+            None => (usize::MAX, true),
         };
         if let Some(widest) = candidates.iter().max_by_key(|candidate| candidate.window) {
             let index = widest.index;

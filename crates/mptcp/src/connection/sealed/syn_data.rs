@@ -14,7 +14,7 @@ use crate::send::blocks::Body;
 use crate::subflows::inbox::Declared;
 use crate::subflows::sealed::SynData;
 use crate::subflows::{Kind, Nonces};
-use crate::{Connection, Host, Scheduler};
+use crate::{Connection, Host};
 
 /// A SYN with data is not longer, IP header included: each path of IPv6 carries that (RFC 8200, section 5), and a SYN that is too
 /// long for its path would be lost without a word where ICMP is.
@@ -24,7 +24,7 @@ impl Connection {
     /// Whether SYNs and SYN/ACKs of ours may bring blocks.
     fn may_bring_data(&self) -> bool {
         // Dispersed bytes have a limit for each path, and unacknowledged bytes do not count towards it.
-        let is_dispersed = matches!(self.config.scheduler, Scheduler::Dispersed { .. });
+        let is_dispersed = self.config.scheduler.max_exposure().is_some();
         self.config.join_data && !is_dispersed && self.protection.sends_blocks()
     }
 
