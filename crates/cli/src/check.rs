@@ -15,7 +15,7 @@ use plait_proxy::url::ServerUrl;
 use serde::Serialize;
 
 use crate::exit::{self, BUSY, Exit, NOT_AUTHORIZED};
-use crate::options::{carriers, seconds};
+use crate::options::{named, seconds};
 use crate::output;
 use crate::protection::default_store;
 use crate::status::SCHEMA;
@@ -42,7 +42,7 @@ pub(crate) struct Trial {
     #[arg(short, long = "path", value_name = "DEV", requires = "server")]
     paths: Vec<Path>,
     /// Carrier to try: tcp, udp, or auto for both.
-    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
+    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = named::<Carriers>, env = "PLAIT_CARRIER")]
     carrier: Carriers,
     /// Use IPv4 only.
     #[arg(short = '4', conflicts_with = "ipv6", requires = "server")]

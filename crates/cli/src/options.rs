@@ -1,9 +1,10 @@
 //! Options shared by several commands.
 
-use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum};
 use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
 
@@ -26,14 +27,14 @@ pub(crate) struct Options {
     pub(crate) paths: Vec<Path>,
     /// Carrier of the segments. tcp needs root. udp needs no privilege and passes networks that strip unknown TCP options. auto uses both:
     /// udp on a path where tcp does not come through, and udp alone if no TUN device is available.
-    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = carriers, env = "PLAIT_CARRIER")]
+    #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = named::<Carriers>, env = "PLAIT_CARRIER")]
     pub(crate) carrier: Carriers,
     /// Seconds of silence after which a subflow over UDP sends an empty datagram, so that NATs keep its mapping.
     #[arg(long, default_value = "25", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) keep_alive: Duration,
     /// Path selection for the next bytes: lowest-rtt, round-robin, redundant (all paths), or dispersed[=BYTES]: paths in turn, and no
     /// untrusted path sees more than BYTES (64) in a row.
-    #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = scheduler)]
+    #[arg(long, default_value = "lowest-rtt", value_name = "HOW", value_parser = named::<Scheduler>)]
     pub(crate) scheduler: Scheduler,
     /// Protection of the bytes in transit. Both hosts must ask for it. A host that supports regular Multipath TCP only needs
     /// `--protect plain`.
@@ -52,8 +53,8 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) untrusted_only: Option<UntrustedOnly>,
     /// Congestion control of each path. Subflows that share a bottleneck are coupled, except with bbr.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) congestion: Congestion,
+    #[arg(long, default_value_t, value_parser = congestion())]
+    pub(crate) congestion: CongestionControl,
     /// Explicit congestion notification: whether routers may mark packets instead of dropping them.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) ecn: Ecn,
@@ -166,23 +167,6 @@ pub(crate) enum UntrustedOnly {
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Congestion {
-    /// As cubic on a path with a queue at its losses, as bbr on a path without one.
-    #[default]
-    Adaptive,
-    /// RFC 9438.
-    Cubic,
-    /// RFC 5681 and 6582.
-    Newreno,
-    /// RFC 6356: together no greedier than one TCP connection on the best path.
-    Lia,
-    /// As lia, and moves away from congested paths.
-    Olia,
-    /// BBR version 3: follows the rate and the round-trip time of each path, and hardly reacts to losses. Without ECN.
-    Bbr,
-}
-
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ecn {
     /// Neither requested nor accepted.
     #[default]
@@ -219,7 +203,7 @@ impl Options {
             .keep_alive(self.keep_alive)
             .scheduler(self.scheduler)
             .join_data(!self.no_join_data)
-            .congestion_control(self.congestion.into())
+            .congestion_control(self.congestion)
             .ecn(self.ecn.into())
             .checksums(self.checksum)
             .mesh(self.mesh)
@@ -301,19 +285,6 @@ impl Options {
     }
 }
 
-impl From<Congestion> for CongestionControl {
-    fn from(congestion: Congestion) -> Self {
-        match congestion {
-            Congestion::Adaptive => Self::Adaptive,
-            Congestion::Cubic => Self::Cubic,
-            Congestion::Newreno => Self::NewReno,
-            Congestion::Lia => Self::Lia,
-            Congestion::Olia => Self::Olia,
-            Congestion::Bbr => Self::Bbr,
-        }
-    }
-}
-
 impl From<Ecn> for plait::Ecn {
     fn from(ecn: Ecn) -> Self {
         match ecn {
@@ -342,31 +313,17 @@ impl From<UntrustedOnly> for WithoutTrusted {
     }
 }
 
-pub(crate) fn carriers(text: &str) -> Result<Carriers, String> {
+/// Parses a name for which the library has the words.
+pub(crate) fn named<T: FromStr<Err = &'static str>>(text: &str) -> Result<T, String> {
     text.parse().map_err(str::to_owned)
 }
 
-fn scheduler(text: &str) -> Result<Scheduler, String> {
-    let (name, bytes) = match text.split_once('=') {
-        Some((name, bytes)) => (name, Some(bytes)),
-        None => (text, None),
-    };
-    match (name, bytes) {
-        ("lowest-rtt", None) => Ok(Scheduler::LowestRtt),
-        ("round-robin", None) => Ok(Scheduler::RoundRobin),
-        ("redundant", None) => Ok(Scheduler::Redundant),
-        ("dispersed", None) => Ok(Scheduler::Dispersed(EXPOSURE)),
-        ("dispersed", Some(bytes)) => {
-            let max_exposure =
-                bytes.parse().map_err(|_| "not a number of bytes from 1 to 65535".to_owned())?;
-            Ok(Scheduler::Dispersed(max_exposure))
-        }
-        _ => Err("not one of lowest-rtt, round-robin, redundant, dispersed[=BYTES]".to_owned()),
-    }
+/// Parses a congestion control, and lists all of them in the help.
+fn congestion() -> impl TypedValueParser<Value = CongestionControl> {
+    let value = |one: &CongestionControl| PossibleValue::new(one.name()).help(one.summary());
+    PossibleValuesParser::new(CongestionControl::ALL.iter().map(value))
+        .try_map(|name| name.parse::<CongestionControl>())
 }
-
-/// Bytes that an untrusted path sees in a row: of twice as many, nearly all can be read.
-const EXPOSURE: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
 
 fn trusted_bytes(text: &str) -> Result<u64, String> {
     if text == "all" {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use ::plait_host::Config;
-
-use crate::protection::{CongestionControl, Scheduler};
+use ::plait_host::{Config, CongestionControl, Scheduler};
 
 /// Settings of one connection that differ from those of its [`Host`](crate::Host), for [`Host::connect_with`](crate::Host::connect_with).
 /// What is not set is as the [`HostBuilder`](crate::HostBuilder) has set it.
@@ -73,8 +71,8 @@ impl ConnectOptions {
     /// Returns the settings of the host with those of this connection in place of them.
     pub(crate) fn over(&self, host: &Config) -> Config {
         let mut config = host.clone();
-        config.scheduler = self.scheduler.map_or(config.scheduler, Into::into);
-        config.tcp.congestion = self.congestion_control.map_or(config.tcp.congestion, Into::into);
+        config.scheduler = self.scheduler.unwrap_or(config.scheduler);
+        config.tcp.congestion = self.congestion_control.unwrap_or(config.tcp.congestion);
         config.send_buffer = self.send_buffer.unwrap_or(config.send_buffer);
         config.receive_buffer = self.receive_buffer.unwrap_or(config.receive_buffer);
         config
@@ -94,7 +92,7 @@ mod tests {
         let options = ConnectOptions::new().scheduler(Scheduler::Redundant).receive_buffer(3000);
         let config = options.congestion_control(CongestionControl::Bbr).over(&host);
         assert_eq!((config.send_buffer, config.receive_buffer), (1000, 3000));
-        assert_eq!(config.scheduler, ::plait_host::Scheduler::Redundant);
-        assert_eq!(config.tcp.congestion, ::plait_host::CongestionControl::Bbr);
+        assert_eq!(config.scheduler, Scheduler::Redundant);
+        assert_eq!(config.tcp.congestion, CongestionControl::Bbr);
     }
 }

@@ -16,11 +16,12 @@ use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::names::Names;
 use crate::path::{Path, PathControl, PathState};
-use crate::protection::{CongestionControl, Ecn, Protection, Scheduler};
+use crate::protection::{Ecn, Protection};
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::status::Monitor;
 use crate::stream::Stream;
+use crate::{CongestionControl, Scheduler};
 
 /// A running stack. A clone is another handle of the same stack. Dropping the last handle resets the open connections and restores the
 /// network, which blocks the calling thread for some tens of milliseconds. [`Host::close`] lets connections end in order first, and blocks
@@ -262,7 +263,7 @@ impl HostBuilder {
 
     /// Sets how the path of the next bytes is selected.
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
-        self.config.scheduler = scheduler.into();
+        self.config.scheduler = scheduler;
         self
     }
 
@@ -275,7 +276,7 @@ impl HostBuilder {
 
     /// Sets the congestion control of the subflows.
     pub fn congestion_control(mut self, algorithm: CongestionControl) -> Self {
-        self.config.tcp.congestion = algorithm.into();
+        self.config.tcp.congestion = algorithm;
         self
     }
 

@@ -93,6 +93,7 @@ mod subflow;
 mod trust;
 
 pub use crate::host::{Host, HostBuilder};
+pub use ::plait_host::{CongestionControl, Scheduler};
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
 pub use carrier::{Carrier, Carriers};
@@ -116,7 +117,7 @@ pub use plait_keys::{
     ForeignFile, IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, NameBasis, OpenKeyLogError,
     Pinned, ReadListError, ReadSecretError, Shown, read_secret,
 };
-pub use protection::{CongestionControl, Ecn, Protection, Scheduler};
+pub use protection::{Ecn, Protection};
 pub use remote::Remote;
 pub use scrambling::{ScrambleStart, Scrambling, WithoutTrusted};
 pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};

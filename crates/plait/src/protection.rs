@@ -1,7 +1,5 @@
 //! The protection of connections that we open.
 
-use std::num::NonZeroU16;
-
 use ::plait_host::{Config, Fallback, Protect};
 
 use crate::error::Error;
@@ -29,42 +27,6 @@ pub(crate) enum Plain {
     Any,
     Multipath,
     Tcp,
-}
-
-/// The selection of a path for the next bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub enum Scheduler {
-    /// The one with the smallest round-trip time that has room.
-    #[default]
-    LowestRtt,
-    /// One after the other.
-    RoundRobin,
-    /// All of them: each byte is sent on every path.
-    Redundant,
-    /// One after the other, and no path that is not trusted sees more than so many bytes in a row.
-    Dispersed(NonZeroU16),
-}
-
-/// How fast a subflow sends.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
-pub enum CongestionControl {
-    /// On each path, as [`CongestionControl::Cubic`] where losses come with a queue, as [`CongestionControl::Bbr`] where they come without one.
-    /// Begins as CUBIC; a path that marks packets ([`Ecn`]) stays with it.
-    #[default]
-    Adaptive,
-    /// CUBIC (RFC 9438); subflows that share a bottleneck take together what one TCP connection would.
-    Cubic,
-    /// NewReno (RFC 5681, RFC 6582), coupled likewise.
-    NewReno,
-    /// Linked increases (RFC 6356): the subflows together take no more than one TCP connection on the best path.
-    Lia,
-    /// Opportunistic linked increases (draft-khalili-mptcp-congestion-control): the same, away from congested paths.
-    Olia,
-    /// BBR version 3 (draft-ietf-ccwg-bbr), each subflow on its own, always paced, without ECN: for paths that lose segments
-    /// by chance or have deep queues.
-    Bbr,
 }
 
 /// Explicit congestion notification (RFC 3168; RFC 9768 where the peer has it): routers mark packets where they would drop them.
@@ -165,36 +127,12 @@ impl From<Trust> for Protection {
     }
 }
 
-impl From<CongestionControl> for ::plait_host::CongestionControl {
-    fn from(algorithm: CongestionControl) -> Self {
-        match algorithm {
-            CongestionControl::Adaptive => Self::Adaptive,
-            CongestionControl::Cubic => Self::Cubic,
-            CongestionControl::NewReno => Self::NewReno,
-            CongestionControl::Lia => Self::Lia,
-            CongestionControl::Olia => Self::Olia,
-            CongestionControl::Bbr => Self::Bbr,
-        }
-    }
-}
-
 impl From<Ecn> for ::plait_host::Ecn {
     fn from(ecn: Ecn) -> Self {
         match ecn {
             Ecn::Off => Self::Off,
             Ecn::Answer => Self::Answer,
             Ecn::Ask => Self::Ask,
-        }
-    }
-}
-
-impl From<Scheduler> for ::plait_host::Scheduler {
-    fn from(scheduler: Scheduler) -> Self {
-        match scheduler {
-            Scheduler::LowestRtt => Self::LowestRtt,
-            Scheduler::RoundRobin => Self::RoundRobin,
-            Scheduler::Redundant => Self::Redundant,
-            Scheduler::Dispersed(max_exposure) => Self::Dispersed { max_exposure },
         }
     }
 }

@@ -16,12 +16,14 @@ fn the_definition_holds_together() {
 #[test]
 fn paths_and_choices_reach_the_settings() {
     let words = "plait connect example.org 80 --path eth0 --path wlan0=untrusted,backup --scheduler redundant \
-                 --congestion olia --ecn ask --checksum --require-multipath";
+                 --congestion olia --ecn ask --checksum --no-join-data --require-multipath";
     let Command::Connect(connect) = parse(words).expect("good words").command else { unreachable!() };
     assert_eq!(connect.options.paths.len(), 2);
     assert!(connect.options.paths[1].is_backup());
     let settings = format!("{:?}", connect.options.host());
-    for setting in ["scheduler: Redundant", "congestion: Olia", "ecn: Ask", "checksum: true"] {
+    for setting in
+        ["scheduler: Redundant", "congestion: Olia", "ecn: Ask", "checksum: true", "join_data: false"]
+    {
         assert!(settings.contains(setting), "{setting} in {settings}");
     }
 }
@@ -68,7 +70,7 @@ fn scrambling_is_asked_for_by_name() {
         .or_plain();
     assert_eq!(listen.options.scrambling(), expected);
     let max_exposure = NonZeroU16::new(128).expect("not zero");
-    assert_eq!(listen.options.scheduler, plait::Scheduler::Dispersed(max_exposure));
+    assert_eq!(listen.options.scheduler, plait::Scheduler::Dispersed { max_exposure });
 }
 
 #[test]
