@@ -1,46 +1,248 @@
-//! The carriers of segments: TCP in IP packets through a TUN device, or datagrams of UDP through
-//! sockets.
+//! The carriers of a host: their names, their selection and their opening. Each carrier has a line in each of these.
 
 use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 
-use plait_base::PathId;
+use arrayvec::ArrayVec;
+use plait_base::{Duration, PathId};
+use tracing::info;
 
-use crate::udp;
+use crate::carrier::{Carrier, CarrierPaths};
+use crate::error::Error;
+use crate::over_tun::OverTun;
+use crate::path::{NumberedPath, PathSpec};
+use crate::ranges::{MAX_PATHS, Ranges};
+use crate::sys::{LOOPBACK, Network, Tun};
+use crate::udp::{OverUdp, Udp};
+use crate::wake::Wake;
+use crate::without_tun::PlainNetwork;
 
-/// The carrier of the segments of a path.
+/// The name of a carrier. Its text is that of the program's options and of its status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Carrier {
-    /// IP packets with TCP in them, through a TUN device.
+#[non_exhaustive]
+pub enum CarrierKind {
+    /// TCP, in IP packets through a TUN device.
     Tcp,
-    /// Datagrams of UDP with the same segments in them, through sockets.
+    /// UDP datagrams with the same segments in them, through sockets.
     Udp,
+    /// The smallest carrier: a pair of queues between two hosts of one process.
+    #[cfg(test)]
+    Queues,
 }
 
-/// The carriers of a host.
+/// The carriers that a host may use.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub enum Carriers {
-    /// TCP and UDP if a TUN device is available, otherwise UDP alone.
-    Auto,
-    /// TCP only, or no host.
+    /// TCP and, for paths that do not let it pass, UDP. UDP alone if no TUN device is available.
     #[default]
+    Auto,
+    /// TCP alone: needs root or CAP_NET_ADMIN, and a network that leaves its options alone.
     Tcp,
-    /// UDP only: no privilege is needed.
+    /// UDP alone: needs no privilege.
     Udp,
 }
 
-impl Carrier {
-    /// The carrier of the path with this id.
-    #[must_use]
-    pub fn of(path: PathId) -> Self {
-        if udp::is_udp(path) { Self::Udp } else { Self::Tcp }
+/// Most carriers of a host.
+pub(crate) const MAX_CARRIERS: usize = 3;
+
+// Each path of each carrier has an id.
+const _: () = assert!(MAX_CARRIERS * MAX_PATHS < 1 << u8::BITS);
+
+/// The carriers of the paths of a host. The paths of a carrier have consecutive ids.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PathCarriers(ArrayVec<(PathId, CarrierKind), MAX_CARRIERS>);
+
+/// The inputs of the opening of a carrier.
+pub(crate) struct Setup<'a> {
+    pub(crate) specs: &'a [PathSpec],
+    pub(crate) ranges: &'a Ranges,
+    /// Silence of a subflow before a datagram keeps its mapping in NATs.
+    pub(crate) keep_alive: Duration,
+    /// Wakes the driver, from any thread. It is a [`std::task::Wake`], too.
+    pub(crate) wake: &'a Arc<Wake>,
+}
+
+/// The two halves of a carrier.
+pub(crate) struct Opened {
+    pub(crate) carrier: Box<dyn Carrier>,
+    pub(crate) paths: Box<dyn CarrierPaths>,
+}
+
+/// The carriers of a host, the preferred ones first.
+#[derive(Default)]
+pub(crate) struct OpenCarriers {
+    pub(crate) opened: ArrayVec<Opened, MAX_CARRIERS>,
+    pub(crate) of_paths: PathCarriers,
+    /// The id of the next path.
+    next: u8,
+    /// The reason that a requested, but optional, carrier of TCP is missing.
+    pub(crate) tcp_missing: Option<String>,
+}
+
+impl CarrierKind {
+    /// The carriers that a host can have, the preferred ones first.
+    pub const ALL: &'static [Self] = &[Self::Tcp, Self::Udp];
+
+    /// Its addition to the description of a path in a capture.
+    pub(crate) fn in_captures(self) -> &'static str {
+        match self {
+            Self::Tcp => "",
+            Self::Udp => ", over UDP, shown as TCP",
+            #[cfg(test)]
+            Self::Queues => ", over queues",
+        }
+    }
+
+    /// Its addition to the name of a path, for display.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Tcp => "",
+            Self::Udp => " over UDP",
+            #[cfg(test)]
+            Self::Queues => " over queues",
+        }
     }
 }
 
-impl fmt::Display for Carrier {
+impl Carriers {
+    /// The carriers that may be used over a device.
+    #[must_use]
+    pub fn over(self, device: &str) -> &'static [CarrierKind] {
+        match self {
+            // The kernel forwards none of its own packets to a TUN device.
+            Self::Auto if device == LOOPBACK => &[CarrierKind::Udp],
+            Self::Auto => CarrierKind::ALL,
+            Self::Tcp => &[CarrierKind::Tcp],
+            Self::Udp => &[CarrierKind::Udp],
+        }
+    }
+
+    /// Opens the carriers. [`Carriers::Auto`] goes without TCP if a privilege or a feature of the system is missing.
+    pub(crate) fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
+        let mut open = OpenCarriers::default();
+        let over = |kind: CarrierKind| {
+            let specs = setup.specs.iter();
+            specs.filter(move |spec| self.over(spec.device()).contains(&kind))
+        };
+        match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges)) {
+            Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
+                info!(%error, "TCP cannot be had here: over UDP only");
+                open.tcp_missing = Some(error.to_string());
+            }
+            opened => opened?,
+        }
+        open.add(over(CarrierKind::Udp), |paths| over_udp(paths, setup))?;
+        Ok(open)
+    }
+}
+
+fn over_tun(paths: &[NumberedPath], ranges: &Ranges) -> Result<Opened, Error> {
+    let tun = Arc::new(Tun::create()?);
+    let network = Network::prepare(tun.clone(), paths, ranges)?;
+    Ok(Opened { carrier: Box::new(OverTun::new(tun)), paths: Box::new(network) })
+}
+
+fn over_udp(paths: Vec<NumberedPath>, setup: &Setup<'_>) -> Result<Opened, Error> {
+    let udp = Arc::new(Udp::new(setup.keep_alive, setup.wake.signal())?);
+    let carrier = Box::new(OverUdp::new(udp.clone()));
+    Ok(Opened { carrier, paths: Box::new(PlainNetwork::new(udp, paths)) })
+}
+
+impl OpenCarriers {
+    /// Adds the carrier that `open` returns for these paths; nothing if there are none.
+    pub(crate) fn add<'a>(
+        &mut self,
+        specs: impl Iterator<Item = &'a PathSpec>,
+        open: impl FnOnce(Vec<NumberedPath>) -> Result<Opened, Error>,
+    ) -> Result<(), Error> {
+        let first = PathId(self.next);
+        let paths =
+            specs.zip(self.next..).map(|(spec, id)| NumberedPath { id: PathId(id), spec: spec.clone() });
+        let paths: Vec<_> = paths.collect();
+        let Some(last) = paths.last() else { return Ok(()) };
+        let next = last.id.0 + 1;
+        let opened = open(paths)?;
+        self.of_paths.0.push((first, opened.carrier.kind()));
+        self.opened.push(opened);
+        self.next = next;
+        Ok(())
+    }
+}
+
+impl PathCarriers {
+    /// The carrier of every path.
+    #[cfg(test)]
+    pub(crate) fn only(kind: CarrierKind) -> Self {
+        Self([(PathId(0), kind)].into_iter().collect())
+    }
+
+    /// The carrier of the path with this id.
+    #[must_use]
+    pub fn of(&self, path: PathId) -> CarrierKind {
+        let (_, kind) = self.0[self.position(path)];
+        kind
+    }
+
+    /// The position of the carrier of a path among those of the host.
+    pub(crate) fn position(&self, path: PathId) -> usize {
+        self.0.iter().rposition(|(first, _)| *first <= path).unwrap_or(0)
+    }
+}
+
+impl From<CarrierKind> for Carriers {
+    fn from(carrier: CarrierKind) -> Self {
+        match carrier {
+            CarrierKind::Tcp => Self::Tcp,
+            CarrierKind::Udp => Self::Udp,
+            #[cfg(test)]
+            CarrierKind::Queues => unreachable!("only tests open it"),
+        }
+    }
+}
+
+impl fmt::Display for CarrierKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            #[cfg(test)]
+            Self::Queues => "queues",
         })
+    }
+}
+
+/// `auto`, `tcp` or `udp`.
+impl FromStr for Carriers {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "tcp" => Ok(Self::Tcp),
+            "udp" => Ok(Self::Udp),
+            _ => Err("not one of auto, tcp, udp"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_the_carrier_that_its_id_was_given_for() {
+        let (tcp, udp) = ((PathId(0), CarrierKind::Tcp), (PathId(2), CarrierKind::Udp));
+        let both = PathCarriers([tcp, udp].into_iter().collect());
+        let kinds: Vec<_> = (0..4).map(|id| both.of(PathId(id)).to_string()).collect();
+        assert_eq!(kinds, ["tcp", "tcp", "udp", "udp"]);
+        assert_eq!(PathCarriers::only(CarrierKind::Udp).of(PathId(9)), CarrierKind::Udp);
+    }
+
+    #[test]
+    fn a_host_reaches_itself_over_udp_only() {
+        assert_eq!(Carriers::Auto.over(LOOPBACK), [CarrierKind::Udp]);
+        assert_eq!(Carriers::Auto.over("eth0"), [CarrierKind::Tcp, CarrierKind::Udp]);
     }
 }

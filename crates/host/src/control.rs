@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use plait_mptcp::Path;
 
+use crate::carriers::PathCarriers;
 use crate::error::Error;
 use crate::network_monitor::Requests;
 use crate::path::PathSpec;
@@ -26,6 +27,12 @@ impl PathControl {
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
+    }
+
+    /// The carriers of the paths.
+    #[must_use]
+    pub fn carriers(&self) -> PathCarriers {
+        self.shared.lock().carriers.clone()
     }
 
     /// The same as [`crate::Host::tcp_missing`].

@@ -9,7 +9,7 @@ use plait_mptcp::{
     AttemptOutcome, AttemptStatus, ConnectionError, Paths, RefusalReason, Status, Unscrambled,
 };
 
-use crate::carriers::Carrier;
+use crate::carriers::{CarrierKind, PathCarriers};
 use crate::shared::{Phase, State};
 
 /// The error inside [`io::Error::get_ref`] of a failed connection.
@@ -31,6 +31,8 @@ pub struct Failure {
 pub struct FailedAttempt {
     /// The device of its path; `None` if the path is gone.
     pub device: Option<String>,
+    /// The carrier of its segments.
+    pub carrier: CarrierKind,
     /// Its result.
     pub status: AttemptStatus,
 }
@@ -114,7 +116,8 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
     };
     let status = state.endpoint.status(now, id);
     let known = state.endpoint.paths();
-    let attempts = status.as_ref().map(|status| failed(&status.attempts, known)).unwrap_or_default();
+    let attempts =
+        status.as_ref().map(|status| failed(&status.attempts, known, &state.carriers)).unwrap_or_default();
     let paths = status.as_ref().map(|status| lost(error, status, known)).unwrap_or_default();
     let why = status.and_then(|status| status.sealed).and_then(|sealed| sealed.failure);
     io::Error::new(kind, Failure { error, why, attempts, paths })
@@ -125,12 +128,16 @@ fn is_open(attempts: &[AttemptStatus]) -> bool {
 }
 
 /// Returns the result of each attempt; nothing if one of them has opened the connection.
-fn failed(attempts: &[AttemptStatus], paths: &Paths) -> Vec<FailedAttempt> {
+fn failed(attempts: &[AttemptStatus], paths: &Paths, carriers: &PathCarriers) -> Vec<FailedAttempt> {
     if is_open(attempts) {
         return Vec::new();
     }
     let device = |attempt: &AttemptStatus| paths.get(attempt.path).map(|path| path.name.clone());
-    let failed = |attempt| FailedAttempt { device: device(attempt), status: attempt.clone() };
+    let failed = |attempt: &AttemptStatus| FailedAttempt {
+        device: device(attempt),
+        carrier: carriers.of(attempt.path),
+        status: attempt.clone(),
+    };
     attempts.iter().map(failed).collect()
 }
 
@@ -157,13 +164,10 @@ const GONE: &str = "a path that is gone";
 
 impl fmt::Display for FailedAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, status } = self;
+        let Self { device, carrier, status } = self;
         let device = device.as_deref().unwrap_or(GONE);
         let AttemptStatus { local, remote, stage, began, .. } = status;
-        let over = match Carrier::of(status.path) {
-            Carrier::Tcp => "",
-            Carrier::Udp => " over UDP",
-        };
+        let over = carrier.suffix();
         write!(f, "{device}{over}: {local} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
     }
 }

@@ -2,22 +2,23 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
 
+use arrayvec::ArrayVec;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
-use plait_mptcp::{Config, Path};
-use tracing::{info, warn};
+use plait_mptcp::{Config, Path, PathClass};
+use tracing::warn;
 
 use crate::capture::{Capture, Interface, Outside};
-use crate::carriers::{Carrier, Carriers};
+use crate::carriers::{Carriers, MAX_CARRIERS, OpenCarriers, Opened, PathCarriers, Setup};
 use crate::clock::Clock;
 use crate::control::PathControl;
-use crate::driver::{self, Driver};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::listener::Listener;
 use crate::network_monitor::NetworkMonitor;
@@ -27,10 +28,9 @@ use crate::path::PathSpec;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::stream::Stream;
-use crate::sys::{BINDS_TO_DEVICES, LOOPBACK, Network, Tun};
-use crate::udp::{self, Udp};
+use crate::sys::BINDS_TO_DEVICES;
+use crate::udp::KEEP_ALIVE;
 use crate::wake::Wake;
-use crate::without_tun::PlainNetwork;
 use crate::workers::Workers;
 
 /// A running stack. Dropping it resets the open connections and restores the network, which takes some tens of milliseconds.
@@ -39,8 +39,8 @@ pub struct Host {
     shared: Arc<Shared>,
     config: Config,
     crypto_threads: usize,
-    /// Longest super-segment, in bytes of payload, if UDP is the only carrier.
-    longest_train: Option<u16>,
+    /// Payload of the longest super-segment that a carrier sends by one call, in bytes.
+    longest_super_segment: u16,
     // Dropped in this order: the driver sends the last resets before the network is taken down.
     _driver: DriverThread,
     network_monitor: NetworkMonitor,
@@ -82,8 +82,8 @@ impl Host {
             ranges: Ranges::default(),
             capture: None,
             crypto_threads: 0,
-            carriers: Carriers::default(),
-            keep_alive: udp::KEEP_ALIVE,
+            carriers: Carriers::Tcp,
+            keep_alive: KEEP_ALIVE,
         }
     }
 
@@ -154,9 +154,7 @@ impl Host {
     fn suited(&self, config: Config) -> Config {
         let crypto_jobs = if self.crypto_threads == 0 { 0 } else { JOBS_PER_CONNECTION };
         let mut config = Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config };
-        if let Some(longest) = self.longest_train {
-            config.tcp.max_super_segment = config.tcp.max_super_segment.min(longest);
-        }
+        config.tcp.max_super_segment = config.tcp.max_super_segment.min(self.longest_super_segment);
         config
     }
 
@@ -164,6 +162,12 @@ impl Host {
     #[must_use]
     pub fn paths(&self) -> Vec<Path> {
         self.shared.lock().endpoint.paths().iter().cloned().collect()
+    }
+
+    /// The carriers of the paths.
+    #[must_use]
+    pub fn carriers(&self) -> PathCarriers {
+        self.shared.lock().carriers.clone()
     }
 
     /// A handle for changing how the paths are used.
@@ -262,7 +266,16 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { paths, config, limits, ranges, capture, crypto_threads, carriers, keep_alive } = self;
+        let carriers = self.carriers;
+        self.start_over(|setup| carriers.open(setup))
+    }
+
+    /// Starts the stack over the carriers that `open` returns.
+    pub(crate) fn start_over(
+        self,
+        open: impl FnOnce(&Setup<'_>) -> Result<OpenCarriers, Error>,
+    ) -> Result<Host, Error> {
+        let Self { paths, config, limits, ranges, capture, crypto_threads, carriers: _, keep_alive } = self;
         if !(1..=MAX_PATHS).contains(&paths.len()) {
             return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
         }
@@ -274,39 +287,31 @@ impl HostBuilder {
         if !BINDS_TO_DEVICES && paths.len() > 1 {
             warn!("by which device the packets of a path leave is for the routes of this system to say");
         }
-        let (over_tcp, tcp_missing) = match over_tcp(carriers, &paths, &ranges)? {
-            OverTcp::There(tun, network) => (Some((tun, *network)), None),
-            OverTcp::NotAskedFor => (None, None),
-            OverTcp::Missing(why) => (None, Some(why)),
-        };
-        let (tun, network) = over_tcp.unzip();
-        let longest_train = tun.is_none().then_some(udp::LONGEST_TRAIN);
-        let wake = Wake::new()?;
-        let udp = (carriers != Carriers::Tcp)
-            .then(|| Udp::new(keep_alive, wake.signal()).map(Arc::new))
-            .transpose()?;
-        let networks = Networks { tun: network, udp: udp.clone().map(|udp| PlainNetwork::new(udp, &paths)) };
-        let over_tcp = networks.tun.iter().flat_map(Network::stack_addresses);
-        let over_udp = networks.udp.iter().flat_map(PlainNetwork::stack_addresses);
-        let interfaces = over_tcp.map(|path| interface(Carrier::Tcp, path));
-        let interfaces = interfaces.chain(over_udp.map(|path| interface(Carrier::Udp, path))).collect();
-        let kernel = networks.tun.as_ref().map(Network::kernel_addresses).into_iter().flatten().collect();
+        let wake = Arc::new(Wake::new()?);
+        let OpenCarriers { opened, of_paths, tcp_missing, .. } =
+            open(&Setup { specs: &paths, ranges: &ranges, keep_alive, wake: &wake })?;
+        let longest = opened.iter().map(|opened| opened.carrier.limits().super_segment).max();
+        let interfaces = opened.iter().flat_map(interfaces).collect();
+        let kernel = opened.iter().flat_map(|opened| opened.paths.kernel_addresses()).collect();
+        let (carriers, networks): (Vec<_>, ArrayVec<_, MAX_CARRIERS>) =
+            opened.into_iter().map(|Opened { carrier, paths }| (carrier, paths)).unzip();
         let random =
             || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
         let (wire, secret) = (random()?, random()?);
         let clock = Clock::start();
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_wall_clock(Box::new(clock.clone()));
-        let shared = Shared::new(clock, wake, endpoint);
+        let shared = Shared::new(clock, wake, of_paths, endpoint);
         shared.lock().tcp_missing = tcp_missing;
         let capture = capture
             .map(|file| Capture::create(&file, interfaces, Outside::of_this_host(shared.clone(), kernel)))
             .transpose()?;
-        let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
+        let network_monitor = NetworkMonitor::start(Networks(networks), shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
-        let driver = Driver::new(driver::Carriers { tun, udp }, shared.clone(), capture, workers);
+        let driver = Driver::new(carriers, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;
-        Ok(Host { shared, config, crypto_threads, longest_train, _driver: driver, network_monitor })
+        let longest_super_segment = longest.unwrap_or(u16::MAX);
+        Ok(Host { shared, config, crypto_threads, longest_super_segment, _driver: driver, network_monitor })
     }
 }
 
@@ -335,59 +340,20 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// The TCP carrier of a host.
-enum OverTcp {
-    /// The TUN device and the network around it.
-    There(Arc<Tun>, Box<Network>),
-    /// None, and none was requested.
-    NotAskedFor,
-    /// Not available, for this reason.
-    Missing(String),
-}
-
-/// Creates the TUN device and the network around it, if they are requested and available.
-fn over_tcp(carriers: Carriers, paths: &[PathSpec], ranges: &Ranges) -> Result<OverTcp, Error> {
-    let start = |paths: &[PathSpec]| {
-        let tun = Arc::new(Tun::create()?);
-        let network = Network::prepare(tun.clone(), paths, ranges)?;
-        Ok(OverTcp::There(tun, Box::new(network)))
+/// The names of the paths of a carrier in a capture.
+fn interfaces(opened: &Opened) -> Vec<Interface> {
+    let over = opened.carrier.kind().in_captures();
+    let interface = |(spec, addresses): (PathSpec, [IpAddr; 2])| {
+        let class = match spec.class() {
+            PathClass::Trusted => "trusted",
+            PathClass::Untrusted => "untrusted",
+            PathClass::Never => "never",
+        };
+        let backup = if spec.is_backup() { ", backup" } else { "" };
+        let description = format!("path, {class}{backup}{over}");
+        Interface { name: spec.device().to_owned(), description, addresses }
     };
-    match carriers {
-        Carriers::Udp => Ok(OverTcp::NotAskedFor),
-        Carriers::Tcp => start(paths),
-        Carriers::Auto => {
-            // Packets of the kernel itself are never forwarded to a TUN device.
-            let others = paths.iter().filter(|path| path.device() != LOOPBACK).cloned().collect::<Vec<_>>();
-            if others.is_empty() {
-                return Ok(OverTcp::NotAskedFor);
-            }
-            start(&others).or_else(|error| {
-                if !error.is_missing_privilege_or_feature() {
-                    return Err(error);
-                }
-                info!(%error, "TCP cannot be had here: over UDP only");
-                Ok(OverTcp::Missing(error.to_string()))
-            })
-        }
-    }
-}
-
-fn interface(carrier: Carrier, (spec, addresses): (&PathSpec, [std::net::IpAddr; 2])) -> Interface {
-    let class = match spec.class() {
-        plait_mptcp::PathClass::Trusted => "trusted",
-        plait_mptcp::PathClass::Untrusted => "untrusted",
-        plait_mptcp::PathClass::Never => "never",
-    };
-    let backup = if spec.is_backup() { ", backup" } else { "" };
-    let over = match carrier {
-        Carrier::Tcp => "",
-        Carrier::Udp => ", over UDP, shown as TCP",
-    };
-    Interface {
-        name: spec.device().to_owned(),
-        description: format!("path, {class}{backup}{over}"),
-        addresses,
-    }
+    opened.paths.stack_addresses().into_iter().map(interface).collect()
 }
 
 fn error_of(error: ConnectError) -> io::Error {

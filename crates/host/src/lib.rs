@@ -31,7 +31,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
 
+mod batch;
 mod capture;
+mod carrier;
 mod carriers;
 mod clock;
 mod control;
@@ -43,12 +45,14 @@ mod listener;
 mod network_monitor;
 mod networks;
 mod os_random;
+mod over_tun;
 mod path;
 mod pool;
 mod ranges;
 mod refusals;
 mod segmentation;
 mod shared;
+mod stack_address;
 mod stream;
 mod sys;
 mod udp;
@@ -56,7 +60,7 @@ mod wake;
 mod without_tun;
 mod workers;
 
-pub use carriers::{Carrier, Carriers};
+pub use carriers::{CarrierKind, Carriers, PathCarriers};
 pub use control::PathControl;
 pub use error::Error;
 pub use failure::{FailedAttempt, Failure};

@@ -14,7 +14,7 @@ use plait_mptcp::Path;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use crate::carriers::Carrier;
+use crate::carriers::PathCarriers;
 use crate::error::Error;
 use crate::networks::Networks;
 use crate::path::PathSpec;
@@ -77,7 +77,7 @@ impl NetworkMonitor {
         let wake = Arc::new(Wake::new()?);
         // Subscribed before the first look, so that nothing falls in between.
         let links = Announcements::of_links()?;
-        let rules = network.tun.is_some().then(Announcements::of_rules).transpose()?;
+        let rules = network.has_rules().then(Announcements::of_rules).transpose()?;
         let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
         let wakes = wake.clone();
         let mut watch =
@@ -131,7 +131,7 @@ impl Drop for NetworkMonitor {
 }
 
 /// One line for each device, although it is a path of its own over each carrier; more only where these are not alike.
-fn tell(changed: &[Path]) {
+fn tell(changed: &[Path], of_paths: &PathCarriers) {
     for (index, path) in changed.iter().enumerate() {
         let Path { name, class, backup, up, .. } = path;
         let is_alike = |other: &&Path| {
@@ -141,7 +141,7 @@ fn tell(changed: &[Path]) {
             continue;
         }
         let carriers = changed[index..].iter().filter(is_alike);
-        let carriers: Vec<_> = carriers.map(|path| Carrier::of(path.id).to_string()).collect();
+        let carriers: Vec<_> = carriers.map(|path| of_paths.of(path.id).to_string()).collect();
         info!(path = name, carriers = carriers.join(", "), ?class, backup, up, "path changes");
     }
 }
@@ -250,11 +250,12 @@ impl Watch {
     fn set_paths(&self, mut paths: Vec<Path>) {
         let state = self.shared.lock();
         paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
+        let carriers = state.carriers.clone();
         drop(state);
         if paths.is_empty() {
             return;
         }
-        tell(&paths);
+        tell(&paths, &carriers);
         self.shared.change(|state, now| {
             paths.into_iter().for_each(|path| state.endpoint.set_path(now, path));
         });

@@ -1,74 +1,70 @@
-//! The paths of a host: over TCP, over UDP, or both.
+//! The paths of a host, over all of its carriers.
 
 use std::collections::BTreeSet;
 
 use plait_mptcp::Path;
 use tracing::info;
 
+use crate::carrier::CarrierPaths;
+use crate::carriers::MAX_CARRIERS;
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::sys::{Network, Snapshot};
-use crate::without_tun::PlainNetwork;
+use crate::sys::Snapshot;
+use arrayvec::ArrayVec;
 
-/// The carriers of the paths of a host, and the network around them: a TUN device for TCP, sockets for UDP, or both.
-#[derive(Debug)]
-pub(crate) struct Networks {
-    pub(crate) tun: Option<Network>,
-    pub(crate) udp: Option<PlainNetwork>,
-}
+/// The networks around the carriers of a host, those of the preferred carriers first.
+pub(crate) struct Networks(pub(crate) ArrayVec<Box<dyn CarrierPaths>, MAX_CARRIERS>);
 
 impl Networks {
     /// Reads the kernel's state again and returns the changed paths.
     pub(crate) fn refresh(&mut self) -> Result<Vec<Path>, Error> {
         let snapshot = Snapshot::take()?;
-        let mut changed = match &mut self.tun {
-            Some(tun) => tun.refresh(&snapshot)?,
-            None => Vec::new(),
-        };
-        changed.extend(self.udp.as_mut().map(|udp| udp.refresh(&snapshot)).unwrap_or_default());
+        let mut changed = Vec::new();
+        for paths in &mut self.0 {
+            changed.extend(paths.refresh(&snapshot)?);
+        }
         Ok(changed)
     }
 
     /// Sets the class and use of the paths of a device; returns those that have been looked at, as they are then.
     pub(crate) fn use_path(&mut self, spec: &PathSpec) -> Result<Vec<Path>, Error> {
-        let over_tcp = self.tun.as_mut().map(|tun| tun.use_path(spec.clone()));
-        let over_udp = self.udp.as_mut().map(|udp| udp.use_path(spec.clone()));
-        let both: Vec<_> = [over_tcp, over_udp].into_iter().flatten().collect();
-        if both.iter().all(Result::is_err) {
-            return both.into_iter().next().map_or(Ok(Vec::new()), |result| result.map(Vec::from_iter));
+        let used: Vec<_> = self.0.iter_mut().map(|paths| paths.use_path(spec.clone())).collect();
+        if used.iter().all(Result::is_err) {
+            return used.into_iter().next().map_or(Ok(Vec::new()), |result| result.map(Vec::from_iter));
         }
-        Ok(both.into_iter().flatten().flatten().collect())
+        Ok(used.into_iter().flatten().flatten().collect())
     }
 
     /// Redirects connections to `port` of the paths' devices to the stack.
     pub(crate) fn open_port(&mut self, port: u16) -> Result<(), Error> {
-        let Self { tun, udp } = self;
-        if let Some(tun) = tun {
-            tun.open_port(port)?;
-        }
-        match (udp.as_ref().map(|udp| udp.open_port(port)), tun) {
+        let Some((preferred, others)) = self.0.split_first_mut() else { return Ok(()) };
+        preferred.open_port(port)?;
+        for paths in others {
             // Another program may have the port of UDP, for example one for QUIC beside one for TCP.
-            (Some(Err(error)), Some(_)) => {
-                info!(%error, port, "listened on over TCP only");
-                Ok(())
+            if let Err(error) = paths.open_port(port) {
+                info!(%error, port, "not listened on over every carrier");
             }
-            (opened, _) => opened.unwrap_or(Ok(())),
         }
+        Ok(())
     }
 
     /// Undoes [`Networks::open_port`].
     pub(crate) fn close_port(&mut self, port: u16) {
-        if let Some(tun) = &mut self.tun {
-            tun.close_port(port);
-        }
-        if let Some(udp) = &self.udp {
-            udp.close_port(port);
-        }
+        self.0.iter_mut().for_each(|paths| paths.close_port(port));
+    }
+
+    /// Whether a carrier has rules in the system's packet filter.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.0.iter().any(|paths| paths.has_rules())
     }
 
     /// Restores our rules if another program has removed or changed them; returns whether that was so. `opened` returns
     /// the ports that connections of the stack were opened from.
-    pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
-        self.tun.as_mut().map_or(Ok(false), |tun| tun.mend_rules(opened))
+    pub(crate) fn mend_rules(&mut self, mut opened: impl FnMut() -> BTreeSet<u16>) -> Result<bool, Error> {
+        let mut is_mended = false;
+        for paths in &mut self.0 {
+            is_mended |= paths.mend_rules(&mut opened)?;
+        }
+        Ok(is_mended)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use plait_base::PathId;
 use plait_mptcp::{Path, PathClass};
 
 use crate::error::Error;
@@ -110,6 +111,13 @@ impl FromStr for PathSpec {
         }
         Ok(path)
     }
+}
+
+/// A path of a carrier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NumberedPath {
+    pub(crate) id: PathId,
+    pub(crate) spec: PathSpec,
 }
 
 /// Sets the class and use of the path of a device, among paths with their present state. Returns the changed path, if it has been looked at

@@ -8,6 +8,7 @@ use plait_base::Instant;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 
+use crate::carriers::PathCarriers;
 use crate::clock::Clock;
 use crate::wake::Wake;
 
@@ -15,13 +16,15 @@ use crate::wake::Wake;
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Wakes the driver.
-    pub(crate) wake: Wake,
+    pub(crate) wake: Arc<Wake>,
     state: Mutex<State>,
 }
 
 /// Behind the lock.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
+    /// The carriers of its paths.
+    pub(crate) carriers: PathCarriers,
     /// Received packets that are malformed or not ours.
     pub(crate) malformed: MalformedCounts,
     connections: BTreeMap<ConnectionId, Waiters>,
@@ -72,9 +75,15 @@ struct Waiters {
 pub(crate) struct Tasks(Vec<Waker>);
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, wake: Wake, endpoint: Endpoint) -> Arc<Self> {
+    pub(crate) fn new(
+        clock: Clock,
+        wake: Arc<Wake>,
+        carriers: PathCarriers,
+        endpoint: Endpoint,
+    ) -> Arc<Self> {
         let state = State {
             endpoint,
+            carriers,
             malformed: MalformedCounts::default(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! Wakes a waiting thread of ours, for one atomic exchange if it does not wait.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::Error;
@@ -48,6 +49,13 @@ impl Wake {
     }
 }
 
+/// For tasks and carriers that know a [`std::task::Waker`] only.
+impl std::task::Wake for Wake {
+    fn wake(self: Arc<Self>) {
+        self.ask();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,7 +65,7 @@ mod tests {
 
     fn is_signalled(wake: &Wake) -> bool {
         let begin = Instant::now();
-        wake.signal().wait(None, None, Some(LONG)).expect("waited");
+        wake.signal().wait(&[], Some(LONG)).expect("waited");
         begin.elapsed() < LONG
     }
 

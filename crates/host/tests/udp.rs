@@ -9,7 +9,7 @@ use std::time::Duration;
 use plait_base::SeededRandom;
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
 use plait_host::{
-    Carrier, Carriers, Config, Error, Host, Listener, PathSpec, Protect, SealedSettings, StatusCounters,
+    CarrierKind, Carriers, Config, Error, Host, Listener, PathSpec, Protect, SealedSettings, StatusCounters,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -60,7 +60,10 @@ async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
         let remote = SocketAddr::new(address.parse().expect("an address"), port);
         let stream = within(client.connect(&[remote])).await.expect("it answers");
         let subflows = stream.status().expect("a status").subflows;
-        assert_eq!(subflows.iter().map(|one| Carrier::of(one.path)).collect::<Vec<_>>(), [Carrier::Udp]);
+        assert_eq!(
+            subflows.iter().map(|one| client.carriers().of(one.path)).collect::<Vec<_>>(),
+            [CarrierKind::Udp]
+        );
         let (mut read, mut write) = stream.into_split();
         let copy = sent.clone();
         let sending = tokio::spawn(async move {

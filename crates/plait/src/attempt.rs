@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::plait_host::{AttemptOutcome, AttemptStage, AttemptStatus, FailedAttempt};
 
-use crate::carrier::Carrier;
+use crate::Carrier;
 
 /// One attempt to open a connection, over one path and to one address of the peer. If the first attempt gets no trustworthy
 /// answer, others start beside it (as in RFC 8305 for addresses); one of them becomes the connection.
@@ -15,6 +15,7 @@ use crate::carrier::Carrier;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     device: Option<String>,
+    carrier: Carrier,
     status: AttemptStatus,
 }
 
@@ -69,8 +70,8 @@ impl fmt::Display for Obstacle {
 }
 
 impl Attempt {
-    pub(crate) fn new(device: Option<String>, status: &AttemptStatus) -> Self {
-        Self { device, status: status.clone() }
+    pub(crate) fn new(device: Option<String>, carrier: Carrier, status: &AttemptStatus) -> Self {
+        Self { device, carrier, status: status.clone() }
     }
 
     /// The device of its path; `None` if the host no longer has that path.
@@ -82,7 +83,7 @@ impl Attempt {
     /// The carrier.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
-        ::plait_host::Carrier::of(self.status.path).into()
+        self.carrier
     }
 
     /// Our end of its first subflow, an address of the stack itself; port 0 if there was no subflow.
@@ -182,13 +183,14 @@ impl Attempt {
 }
 
 impl From<&FailedAttempt> for Attempt {
-    fn from(FailedAttempt { device, status }: &FailedAttempt) -> Self {
-        Self::new(device.clone(), status)
+    fn from(FailedAttempt { device, carrier, status }: &FailedAttempt) -> Self {
+        Self::new(device.clone(), *carrier, status)
     }
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        FailedAttempt { device: self.device.clone(), status: self.status.clone() }.fmt(f)
+        let Self { device, carrier, status } = self.clone();
+        FailedAttempt { device, carrier, status }.fmt(f)
     }
 }

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::attempt::Attempt;
-use crate::carrier::{Carrier, Carriers};
 use crate::connecting::ConnectOptions;
 use crate::error::Error;
 use crate::host::{Host, HostBuilder};
@@ -20,6 +19,7 @@ use crate::protection::Protection;
 use crate::remote::Remote;
 use crate::status::Peer;
 use crate::stream::Stream;
+use crate::{Carrier, Carriers};
 
 /// How long a way may take to open a connection.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -254,15 +254,8 @@ impl Check {
 
     /// One path, by each carrier.
     async fn path_alone(&self, path: Path) -> Vec<WayReport> {
-        let wanted: &[Carrier] = match self.carriers {
-            // The kernel carries no TCP of ours to itself.
-            Carriers::Auto if path.device() == ::plait_host::LOOPBACK => &[Carrier::Udp],
-            Carriers::Auto => &[Carrier::Tcp, Carrier::Udp],
-            Carriers::Tcp => &[Carrier::Tcp],
-            Carriers::Udp => &[Carrier::Udp],
-        };
         let mut reports = Vec::new();
-        for &carrier in wanted {
+        for &carrier in self.carriers.over(path.device()) {
             reports.push(self.way(path.clone(), carrier).await);
         }
         reports
@@ -338,15 +331,6 @@ async fn refusal_on(stream: &mut Stream) -> Option<judging::Judged> {
     match timeout(REFUSAL, stream.read_chunk()).await {
         Ok(Err(error)) => judging::refusal(error.into()),
         Ok(Ok(_)) | Err(_) => None,
-    }
-}
-
-impl From<Carrier> for Carriers {
-    fn from(carrier: Carrier) -> Self {
-        match carrier {
-            Carrier::Tcp => Self::Tcp,
-            Carrier::Udp => Self::Udp,
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The carrier of a connection over each device, and the reason against the other one.
 
+use crate::Carrier;
 use crate::attempt::Attempt;
-use crate::carrier::Carrier;
 use crate::path::PathState;
 use crate::subflow::Subflow;
 
@@ -17,7 +17,7 @@ pub struct CarrierChoice {
     pub why_not: Option<String>,
 }
 
-/// Both carriers of each device, in the order of the paths.
+/// The carriers of each device, in the order of the paths.
 pub(crate) fn of(
     paths: &[PathState],
     attempts: &[Attempt],
@@ -30,7 +30,8 @@ pub(crate) fn of(
             devices.push(path.device());
         }
     }
-    let each = devices.into_iter().flat_map(|device| [(device, Carrier::Tcp), (device, Carrier::Udp)]);
+    let each =
+        devices.into_iter().flat_map(|device| Carrier::ALL.iter().map(move |&carrier| (device, carrier)));
     let each = each.map(|(device, carrier)| {
         let path = paths.iter().find(|path| (path.device(), path.carrier()) == (device, carrier));
         let is_its = |subflow: &&Subflow| (subflow.device(), subflow.carrier()) == (device, carrier);

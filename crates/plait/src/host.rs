@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::plait_host::{Config, Joins, Ranges};
 use tokio::time::{Instant, timeout_at};
 
-use crate::carrier::Carriers;
+use crate::Carriers;
 use crate::connecting::ConnectOptions;
 use crate::counters::{HostState, HostTotals};
 use crate::error::Error;
@@ -191,7 +191,8 @@ impl Host {
     /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
-        self.inner.paths().into_iter().map(PathState).collect()
+        let carriers = self.inner.carriers();
+        self.inner.paths().into_iter().map(|path| PathState::new(path, &carriers)).collect()
     }
 
     /// A handle for changing how the paths are used.
@@ -360,7 +361,7 @@ impl HostBuilder {
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
         let Self { inner, config, carriers, paths, nameservers } = self;
-        let mut inner = inner.carriers(carriers.into());
+        let mut inner = inner.carriers(carriers);
         if paths == 0 {
             for path in Path::defaults(None, carriers)? {
                 inner = inner.path(path.0);

@@ -67,7 +67,6 @@
 
 mod attempt;
 mod both;
-mod carrier;
 mod check;
 mod choice;
 mod clients;
@@ -93,10 +92,9 @@ mod subflow;
 mod trust;
 
 pub use crate::host::{Host, HostBuilder};
-pub use ::plait_host::{CongestionControl, Scheduler};
+pub use ::plait_host::{CarrierKind as Carrier, Carriers, CongestionControl, Scheduler};
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
-pub use carrier::{Carrier, Carriers};
 pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};
 pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};

@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ::plait_host::{PathClass, PathSpec};
+use ::plait_host::{PathCarriers, PathClass, PathSpec};
 
-use crate::carrier::{Carrier, Carriers};
 use crate::error::{Error, ErrorKind};
+use crate::{Carrier, Carriers};
 
 /// A network device to use, and how.
 ///
@@ -128,31 +128,39 @@ impl fmt::Display for Path {
 
 /// The current state of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathState(pub(crate) ::plait_host::Path);
+pub struct PathState {
+    path: ::plait_host::Path,
+    carrier: Carrier,
+}
 
 impl PathState {
+    pub(crate) fn new(path: ::plait_host::Path, carriers: &PathCarriers) -> Self {
+        let carrier = carriers.of(path.id);
+        Self { path, carrier }
+    }
+
     /// Its device.
     #[must_use]
     pub fn device(&self) -> &str {
-        &self.0.name
+        &self.path.name
     }
 
     /// The carrier of its segments. A device with both carriers is two paths.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
-        ::plait_host::Carrier::of(self.0.id).into()
+        self.carrier
     }
 
     /// Whether the path can be used: the device exists, has a carrier and an address.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.0.up
+        self.path.up
     }
 
     /// The trust level.
     #[must_use]
     pub fn trust_level(&self) -> TrustLevel {
-        match self.0.class {
+        match self.path.class {
             PathClass::Trusted => TrustLevel::Trusted,
             PathClass::Untrusted => TrustLevel::Untrusted,
             PathClass::Never => TrustLevel::Never,
@@ -162,25 +170,25 @@ impl PathState {
     /// Whether it is used only when no other path works.
     #[must_use]
     pub fn is_backup(&self) -> bool {
-        self.0.backup
+        self.path.backup
     }
 
     /// The IPv4 address on the network, if the path has one.
     #[must_use]
     pub fn ipv4(&self) -> Option<Ipv4Addr> {
-        self.0.public_v4
+        self.path.public_v4
     }
 
     /// The IPv6 address on the network, if the path has one.
     #[must_use]
     pub fn ipv6(&self) -> Option<Ipv6Addr> {
-        self.0.public_v6
+        self.path.public_v6
     }
 
     /// The longest packet of the device, in bytes.
     #[must_use]
     pub fn mtu(&self) -> u16 {
-        self.0.mtu
+        self.path.mtu
     }
 }
 
@@ -192,7 +200,8 @@ impl PathControl {
     /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
-        self.0.paths().into_iter().map(PathState).collect()
+        let carriers = self.0.carriers();
+        self.0.paths().into_iter().map(|path| PathState::new(path, &carriers)).collect()
     }
 
     /// Changes the use of the path of this device. Running connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a

@@ -1,8 +1,8 @@
 //! The traffic of a connection over each path.
 
-use ::plait_host::{Carrier as HostCarrier, Path, PathReport};
+use ::plait_host::{Path, PathCarriers, PathReport};
 
-use crate::carrier::Carrier;
+use crate::Carrier;
 
 /// Totals of all subflows that a connection had over one path, those included that have ended and that
 /// [`Status::subflows`](crate::Status::subflows) does not list any more.
@@ -36,11 +36,11 @@ pub struct PathTotals {
 }
 
 impl PathTotals {
-    pub(crate) fn new(report: &PathReport, paths: &[Path]) -> Self {
+    pub(crate) fn new(report: &PathReport, paths: &[Path], carriers: &PathCarriers) -> Self {
         let path = paths.iter().find(|path| path.id == report.path);
         Self {
             device: path.map_or_else(String::new, |path| path.name.clone()),
-            carrier: HostCarrier::of(report.path).into(),
+            carrier: carriers.of(report.path),
             subflows: report.subflows,
             bytes_sent: report.bytes_sent,
             bytes_received: report.bytes_received,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ::plait_host::PeerIdentity;
+use ::plait_host::{AttemptStatus, PathCarriers, PeerIdentity};
 use plait_handshake::Fingerprint;
 
 use crate::attempt::Attempt;
@@ -56,6 +56,7 @@ pub struct PlainReason(::plait_host::PlainReason);
 pub struct Status {
     status: ::plait_host::Status,
     paths: Vec<::plait_host::Path>,
+    carriers: PathCarriers,
     tcp_missing: Option<String>,
 }
 
@@ -91,7 +92,8 @@ impl Monitor {
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         let (paths, tcp_missing) = (self.control.paths(), self.control.tcp_missing());
-        Some(Status { status: self.inner.status()?, paths, tcp_missing })
+        let carriers = self.control.carriers();
+        Some(Status { status: self.inner.status()?, paths, carriers, tcp_missing })
     }
 
     /// Asks the peer of a sealed connection at once whether it still has our subflows. The answers are in [`Subflow::verified_at`]
@@ -160,25 +162,35 @@ impl Status {
     #[must_use]
     pub fn attempts(&self) -> Vec<Attempt> {
         let device = |id| self.paths.iter().find(|path| path.id == id).map(|path| path.name.clone());
-        self.status.attempts.iter().map(|attempt| Attempt::new(device(attempt.path), attempt)).collect()
+        let attempt =
+            |status: &AttemptStatus| Attempt::new(device(status.path), self.carriers.of(status.path), status);
+        self.status.attempts.iter().map(attempt).collect()
     }
 
     /// The subflows, ended ones included, at most 64; [`Status::path_totals`] has the totals of all.
     #[must_use]
     pub fn subflows(&self) -> Vec<Subflow> {
-        self.status.subflows.iter().map(|subflow| Subflow::new(subflow, &self.paths)).collect()
+        self.status
+            .subflows
+            .iter()
+            .map(|subflow| Subflow::new(subflow, &self.paths, &self.carriers))
+            .collect()
     }
 
     /// The bytes sent and received over each path with a subflow.
     #[must_use]
     pub fn path_totals(&self) -> Vec<PathTotals> {
-        self.status.path_reports().iter().map(|report| PathTotals::new(report, &self.paths)).collect()
+        self.status
+            .path_reports()
+            .iter()
+            .map(|report| PathTotals::new(report, &self.paths, &self.carriers))
+            .collect()
     }
 
     /// The paths of its host.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
-        self.paths.iter().cloned().map(PathState).collect()
+        self.paths.iter().cloned().map(|path| PathState::new(path, &self.carriers)).collect()
     }
 
     /// The carrier in use of each device, and the reason that the other carrier is not in use.

@@ -3,15 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::plait_host::{Closed, Path, PeerSyn, Seen, SubflowStatus};
+use ::plait_host::{Closed, Path, PathCarriers, PeerSyn, Seen, SubflowStatus};
 
-use crate::carrier::Carrier;
+use crate::Carrier;
 
 /// One subflow of a connection, present or past: a path of ours and an address of the peer (RFC 8684, section 1.3).
 #[derive(Clone, Debug)]
 pub struct Subflow {
     subflow: SubflowStatus,
     device: String,
+    carrier: Carrier,
     local: SocketAddr,
 }
 
@@ -48,7 +49,7 @@ impl From<&Seen> for SynOptions {
 }
 
 impl Subflow {
-    pub(crate) fn new(subflow: &SubflowStatus, paths: &[Path]) -> Self {
+    pub(crate) fn new(subflow: &SubflowStatus, paths: &[Path], carriers: &PathCarriers) -> Self {
         let path = paths.iter().find(|path| path.id == subflow.path);
         // The stack's own addresses are private: what others see is the device's.
         let public = path.and_then(|path| match subflow.tuple.local.ip() {
@@ -57,7 +58,7 @@ impl Subflow {
         });
         let local = SocketAddr::new(public.unwrap_or(subflow.tuple.local.ip()), subflow.tuple.local.port());
         let device = path.map_or_else(String::new, |path| path.name.clone());
-        Self { subflow: subflow.clone(), device, local }
+        Self { subflow: subflow.clone(), device, carrier: carriers.of(subflow.path), local }
     }
 
     /// Its number on this connection, counted from 0.
@@ -75,7 +76,7 @@ impl Subflow {
     /// The carrier of its segments.
     #[must_use]
     pub fn carrier(&self) -> Carrier {
-        ::plait_host::Carrier::of(self.subflow.path).into()
+        self.carrier
     }
 
     /// Our address on it, as others see it without another address translation in between.

@@ -86,18 +86,18 @@ impl Capture {
         self.push(Direction::Inbound, packet.clone(), Bytes::new(), (segment_size, trust), None);
     }
 
-    pub(crate) fn sent(&mut self, packet: &IpPacket) {
-        let head = Bytes::copy_from_slice(&packet.head);
-        let kind = (packet.segment_size, Trust::Offloaded);
-        self.push(Direction::Outbound, head, packet.payload.clone(), kind, None);
-    }
-
-    /// A segment that came to or left by a socket of UDP with this address: it is captured as the packet that it would have been over TCP.
-    pub(crate) fn carried(&mut self, direction: Direction, segment: plait_wire::Segment, socket: SocketAddr) {
+    /// Captures a segment as the TCP packet that it is, or would have been. `socket` is our end on the network, unless address translation
+    /// decides it.
+    pub(crate) fn segment(
+        &mut self,
+        direction: Direction,
+        segment: plait_wire::Segment,
+        socket: Option<SocketAddr>,
+    ) {
         let mut packet = IpPacket::default();
         packet.write(segment);
         let IpPacket { head, payload, segment_size, .. } = packet;
-        self.push(direction, head.into(), payload, (segment_size, Trust::Offloaded), Some(socket));
+        self.push(direction, head.into(), payload, (segment_size, Trust::Offloaded), socket);
     }
 
     fn push(

@@ -83,7 +83,8 @@ fn stream() -> Stream {
     endpoint.set_path(clock.now(), path);
     let remote = "192.0.2.2:80".parse().expect("an address");
     let id = endpoint.connect(clock.now(), Config::default(), &[remote]).expect("there is a path");
-    let shared = Shared::new(clock, crate::wake::Wake::new().expect("a signal"), endpoint);
+    let wake = Arc::new(crate::wake::Wake::new().expect("a signal"));
+    let shared = Shared::new(clock, wake, crate::PathCarriers::only(crate::CarrierKind::Udp), endpoint);
     shared.lock().add_connection(id);
     Stream::new(shared, id)
 }

@@ -17,7 +17,7 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Translations, Tun, Watched,
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Watched,
     connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error, since_boot,
 };
 pub use system::{LOOPBACK, default_devices, device_with};
@@ -59,7 +59,7 @@ pub(crate) struct Ready {
 /// Sockets that are read in a turn; those that are left are found in the next.
 pub(crate) const READY_AT_ONCE: usize = 16;
 
-/// Whether room in the TUN device is waited for.
+/// Whether room in a carrier is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
     NotNeeded,

@@ -8,18 +8,12 @@ use std::net::IpAddr;
 
 use plait_tcp::FourTuple;
 
+use crate::carrier::LocalAddress;
+
 /// Number of unknown addresses above which known peers are tracked separately: far more than arrive in a turn.
 const MANY: usize = 2048;
 /// Number of the newest unknown addresses that are kept: those with answers about to leave.
 const NEWEST: usize = 1024;
-
-/// A local address that a peer has sent a packet to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asking {
-    pub(super) address: IpAddr,
-    /// The address of the path that it arrived on.
-    pub(super) own: IpAddr,
-}
 
 /// The key is the stack's address and the peer's.
 #[derive(Default)]
@@ -37,8 +31,13 @@ pub(super) struct Asked {
 impl Asked {
     /// Notes a packet to a local address. A peer that the endpoint knows, according to `has_tuple`, keeps the address that it used first. A
     /// packet with a forged source therefore does not divert our answers.
-    pub(super) fn note(&mut self, tuple: FourTuple, asking: Asking, has_tuple: impl Fn(&FourTuple) -> bool) {
-        let Asking { address, own } = asking;
+    pub(super) fn note(
+        &mut self,
+        tuple: FourTuple,
+        local: LocalAddress,
+        has_tuple: impl Fn(&FourTuple) -> bool,
+    ) {
+        let LocalAddress { address, own } = local;
         if self.answers_from(&tuple, own) == address || has_tuple(&tuple) {
             return;
         }
@@ -117,8 +116,8 @@ mod tests {
         FourTuple { local, remote: SocketAddr::from((Ipv4Addr::from_bits(stranger), 40_000)) }
     }
 
-    fn asking(address: IpAddr) -> Asking {
-        Asking { address, own: OWN }
+    fn asking(address: IpAddr) -> LocalAddress {
+        LocalAddress { address, own: OWN }
     }
 
     /// The calls of a host after each turn.

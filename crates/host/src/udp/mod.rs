@@ -1,20 +1,20 @@
 //! The UDP carrier: sockets instead of a TUN device, which need no privilege.
 //!
-//! A path over UDP has an address of the stack that is on no network. It names the path within the endpoint, so that the four-tuples of one
-//! device over TCP and over UDP are never the same. Segments from it leave through a socket bound to the path's device and to its address
+//! A path over UDP has an address of the stack that is on no network ([`crate::stack_address`]). Segments from it leave through a socket bound to the path's device and to its address
 //! there. A listening port has one socket for each path and family, for every local address on that device. A subflow that we open has a
 //! socket of its own, at a port that the kernel chooses and connected to the peer. The port is a new one for each NAT on the path and
 //! cannot be predicted, and the kernel drops packets from other addresses.
 
 mod asked;
 mod credit;
+mod over_udp;
 mod receiving;
 mod sending;
 mod socket;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plait_base::{Duration, Instant, PathId};
@@ -24,22 +24,19 @@ use tracing::debug;
 use self::asked::Asked;
 use self::credit::Credits;
 use self::socket::Socket;
+use crate::carrier::Limits;
 use crate::error::Error;
-use crate::sys::{Signal, Sockets};
+use crate::stack_address;
+use crate::sys::{MAX_OFFLOADED, Signal, Sockets};
 
-pub(crate) use self::asked::Asking;
-pub(crate) use self::receiving::{Datagrams, Receiver};
-pub(crate) use self::sending::Sender;
-
-/// The first id of paths over UDP; ids of paths over TCP count from 0.
-const FIRST_PATH: u8 = 0x80;
+pub(crate) use self::over_udp::OverUdp;
 
 /// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// Payload of the longest train sent by one call: with the header of each datagram, less than the 65,507 bytes of the kernel's limit. A
-/// longer super-segment becomes two trains, and the second costs as much as the first.
-pub(crate) const LONGEST_TRAIN: u16 = 60_000;
+/// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than the
+/// 65,507 bytes of the kernel's limit. A longer super-segment becomes two trains, and the second costs as much as the first.
+pub(crate) const LIMITS: Limits = Limits { mtu: MAX_OFFLOADED as u16, super_segment: 60_000 };
 
 /// Interval of the search for sockets that are unused, or that have been silent.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -50,7 +47,7 @@ const MOST_WAITING: usize = 128;
 
 /// The use of a socket of a subflow that we opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
+enum Use {
     Full,
     /// TIME-WAIT.
     Waits,
@@ -98,44 +95,13 @@ pub(crate) struct Place {
     pub(crate) own: [Option<IpAddr>; 2],
 }
 
-/// The id of the path over UDP of the device at this index of the host.
-pub(crate) fn path_id(index: u8) -> PathId {
-    PathId(FIRST_PATH | index)
-}
-
-/// Whether a path is one over UDP.
-pub(crate) fn is_udp(path: PathId) -> bool {
-    path.0 & FIRST_PATH != 0
-}
-
-/// The stack's addresses on a path over UDP. No packet has them: they are in the last network for benchmarks (RFC 2544), and in the unique
-/// local prefix of TUN devices; only a device number 255 could have the same.
-pub(crate) fn stack_v4(path: PathId) -> Ipv4Addr {
-    Ipv4Addr::new(198, 19, 255, path.0)
-}
-
-/// The same for IPv6.
-pub(crate) fn stack_v6(path: PathId) -> Ipv6Addr {
-    Ipv6Addr::new(0xfd70, 0x6c61, 0x6974, 0xffff, 0, 0, 0, path.0.into())
-}
-
-/// Returns the path over UDP with this address of the stack.
-pub(crate) fn path_of(address: IpAddr) -> Option<PathId> {
-    let path = match address {
-        IpAddr::V4(v4) => PathId(v4.octets()[3]),
-        IpAddr::V6(v6) => PathId(v6.octets()[15]),
-    };
-    let is_its = address == stack_v4(path) || address == stack_v6(path);
-    (is_its && is_udp(path)).then_some(path)
-}
-
 impl Place {
     fn own_for(&self, address: IpAddr) -> Option<IpAddr> {
         self.own.into_iter().flatten().find(|own| own.is_ipv4() == address.is_ipv4())
     }
 
     fn stack(&self) -> [IpAddr; 2] {
-        [stack_v4(self.path).into(), stack_v6(self.path).into()]
+        [stack_address::v4(self.path).into(), stack_address::v6(self.path).into()]
     }
 }
 
@@ -144,11 +110,6 @@ impl Udp {
     pub(crate) fn new(keep_alive: Duration, signal: &Signal) -> Result<Self, Error> {
         let watched = Sockets::new(signal).map_err(|source| Error::system("wait for sockets", source))?;
         Ok(Self { watched, table: Mutex::default(), keep_alive })
-    }
-
-    /// The sockets to wait for.
-    pub(crate) fn watched(&self) -> &Sockets {
-        &self.watched
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -224,12 +185,7 @@ impl Udp {
 
     /// Closes the sockets of ended subflows, and sends keep-alives on silent ones. `use_of` looks up a four-tuple, and `has_port` whether a
     /// port is in use; both are called while the endpoint is locked.
-    pub(crate) fn sweep(
-        &self,
-        now: Instant,
-        use_of: impl Fn(&FourTuple) -> Use,
-        has_port: impl Fn(u16) -> bool,
-    ) {
+    fn sweep(&self, now: Instant, use_of: impl Fn(&FourTuple) -> Use, has_port: impl Fn(u16) -> bool) {
         let mut table = self.lock();
         table.asked.sweep(|tuple| use_of(tuple) != Use::None);
         let (mut unused, mut waiting) = (Vec::new(), Vec::new());
@@ -261,7 +217,7 @@ impl Udp {
     }
 
     /// Separates peers that the endpoint knows from unknown addresses, once there are many. Must be called after each turn.
-    pub(crate) fn sort_strangers(&self, has_tuple: impl Fn(&FourTuple) -> bool) {
+    fn sort_strangers(&self, has_tuple: impl Fn(&FourTuple) -> bool) {
         let mut table = self.lock();
         if table.asked.has_many_strangers() {
             table.asked.sort(has_tuple);
@@ -269,7 +225,7 @@ impl Udp {
     }
 
     /// The time of the next sweep; `None` while there is no socket.
-    pub(crate) fn next_sweep(&self, now: Instant) -> Option<Instant> {
+    fn next_sweep(&self, now: Instant) -> Option<Instant> {
         let table = self.lock();
         let is_idle = table.opened.is_empty()
             && table.asked.is_empty()

@@ -13,13 +13,13 @@ use super::socket::Socket;
 use super::{Opened, Udp};
 
 /// The writer of the sockets; it keeps its allocation.
-pub(crate) struct Sender {
+pub(super) struct Sender {
     udp: Arc<Udp>,
     datagrams: Datagrams,
 }
 
 impl Sender {
-    pub(crate) fn new(udp: Arc<Udp>) -> Self {
+    pub(super) fn new(udp: Arc<Udp>) -> Self {
         Self { udp, datagrams: Datagrams::default() }
     }
 
@@ -27,7 +27,12 @@ impl Sender {
     ///
     /// # Errors
     /// The segment is lost, as on any network: there is no socket for it, or no room in the socket's queue.
-    pub(crate) fn send(&mut self, now: Instant, path: PathId, segment: &Segment) -> io::Result<SocketAddr> {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        path: Option<PathId>,
+        segment: &Segment,
+    ) -> io::Result<SocketAddr> {
         let (socket, from) = self.udp.socket_for(now, path, segment)?;
         self.datagrams.write(segment);
         let Self { udp: _, datagrams } = self;
@@ -42,7 +47,7 @@ impl Udp {
     fn socket_for(
         &self,
         now: Instant,
-        path: PathId,
+        path: Option<PathId>,
         segment: &Segment,
     ) -> io::Result<(Arc<Socket>, Option<IpAddr>)> {
         let mut table = self.lock();
@@ -58,7 +63,7 @@ impl Udp {
                 opened.number
             }
             None if is_syn => {
-                let place = table.places.iter().find(|place| place.path == path).cloned();
+                let place = table.places.iter().find(|place| Some(place.path) == path).cloned();
                 let place = place.ok_or(ErrorKind::NotFound)?;
                 let own = place.own_for(segment.source.ip()).ok_or(ErrorKind::AddrNotAvailable)?;
                 // The kernel chooses the port: another program may use the stack's port.

@@ -3,6 +3,7 @@ use bytes::Bytes;
 use plait_base::SeqNum;
 use plait_carrier::tcp_in_udp::HEADER;
 use plait_wire::{Flags, OptionBytes, Segment};
+use std::net::Ipv4Addr;
 
 fn segment(source: &str, destination: &str, flags: Flags, options: usize) -> Segment {
     Segment {
@@ -22,20 +23,6 @@ fn segment(source: &str, destination: &str, flags: Flags, options: usize) -> Seg
 }
 
 const SYN_ACK: Flags = Flags(0x12);
-
-#[test]
-fn an_address_of_the_stack_names_its_path_and_no_other_address_does() {
-    for index in [0, 1, 31] {
-        let path = path_id(index);
-        assert!(is_udp(path));
-        assert_eq!(path_of(stack_v4(path).into()), Some(path));
-        assert_eq!(path_of(stack_v6(path).into()), Some(path));
-    }
-    for other in ["198.19.255.10", "198.18.255.128", "192.0.2.128", "fd70:6c61:6974:ffff::10", "2001:db8::80"]
-    {
-        assert_eq!(path_of(other.parse().expect("an address")), None, "{other}");
-    }
-}
 
 #[test]
 fn an_answer_to_a_stranger_is_never_longer_than_the_question() {

@@ -3,8 +3,8 @@
 use ::plait_host::Refusal;
 
 use super::{Change, Interference, Message, Verdict, WayReport};
+use crate::Carrier;
 use crate::attempt::{Attempt, Obstacle};
-use crate::carrier::Carrier;
 use crate::error::{Error, ErrorKind};
 
 /// The answer to a SYN without our options.

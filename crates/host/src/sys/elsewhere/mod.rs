@@ -17,7 +17,7 @@ pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
 };
 pub(crate) use self::time::since_boot;
-pub(crate) use self::waiting::{Signal, Sockets, Watched};
+pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
 pub(crate) use self::without::{Network, Translations, Tun};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.

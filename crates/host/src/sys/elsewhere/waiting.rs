@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::net::UdpSocket;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use polling::{Event, Events, PollMode, Poller};
 
-use super::Tun;
 use crate::sys::{READY_AT_ONCE, Ready, Room};
 
 /// Wakes a waiting thread.
@@ -20,6 +20,10 @@ pub(crate) struct Signal(Arc<Poller>);
 /// The UDP sockets to wait for. A signal found during a look is consumed: the looking thread has been woken.
 #[derive(Debug)]
 pub(crate) struct Sockets(Arc<Poller>);
+
+/// What a carrier is waited for by: the poller of its sockets is that of the signal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a>(PhantomData<&'a Sockets>);
 
 /// The registration of a socket, until this is dropped.
 pub(crate) struct Watched {
@@ -38,12 +42,7 @@ impl Signal {
     }
 
     /// Waits for the signal, for a packet or for the time. The signal is over then. Sockets are those made for it.
-    pub(crate) fn wait(
-        &self,
-        _tun: Option<(&Tun, Room)>,
-        _sockets: Option<&Sockets>,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
+    pub(crate) fn wait(&self, _sources: &[(Source<'_>, Room)], timeout: Option<Duration>) -> io::Result<()> {
         // A readable socket stays readable until it is read.
         look(&self.0, timeout).map(drop)
     }
@@ -53,6 +52,10 @@ impl Sockets {
     /// None yet, for the thread that `signal` wakes.
     pub(crate) fn new(signal: &Signal) -> io::Result<Self> {
         Ok(Self(signal.0.clone()))
+    }
+
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source(PhantomData)
     }
 
     #[allow(unsafe_code)]

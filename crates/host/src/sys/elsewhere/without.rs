@@ -9,9 +9,9 @@ use plait_carrier::IpPacket;
 use plait_mptcp::Path;
 use plait_tcp::FourTuple;
 
-use super::Snapshot;
+use super::{Snapshot, Source};
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::{NumberedPath, PathSpec};
 use crate::ranges::Ranges;
 use crate::sys::Received;
 
@@ -37,6 +37,10 @@ impl Tun {
     }
 
     pub(crate) fn send_complete(&self, _packet: &[u8]) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn source(&self) -> Source<'_> {
         match *self {}
     }
 
@@ -68,7 +72,7 @@ impl Translations {
 pub(crate) enum Network {}
 
 impl Network {
-    pub(crate) fn prepare(tun: Arc<Tun>, _specs: &[PathSpec], _ranges: &Ranges) -> Result<Self, Error> {
+    pub(crate) fn prepare(tun: Arc<Tun>, _paths: &[NumberedPath], _ranges: &Ranges) -> Result<Self, Error> {
         match *tun {}
     }
 

@@ -18,7 +18,7 @@ pub use self::setup::{default_devices, device_with};
 pub(crate) use self::time::since_boot;
 pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;
-pub(crate) use self::waiting::{Signal, Sockets, Watched};
+pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
 
 /// Whether packets of a path leave by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = true;

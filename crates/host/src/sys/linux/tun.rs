@@ -1,12 +1,13 @@
 //! The TUN device, which exchanges packets with the kernel.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use plait_carrier::IpPacket;
 use plait_tun::{Device, VnetHeader};
 use plait_wire::Trust;
 
+use super::waiting::Source;
 use crate::error::Error;
 use crate::sys::Received;
 
@@ -50,6 +51,11 @@ impl Tun {
         self.0.send(VnetHeader::default(), [packet, &[]])
     }
 
+    /// What to wait for until there is a packet, or room.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source(self.0.as_fd())
+    }
+
     /// Whether an error of sending says that the device has no room, as opposed to not wanting the packet.
     pub(crate) fn is_full(error: &io::Error) -> bool {
         matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
@@ -58,12 +64,6 @@ impl Tun {
     /// Whether the error says that the device was deleted.
     pub(crate) fn is_gone(error: &io::Error) -> bool {
         error.raw_os_error() == Some(libc::EBADFD)
-    }
-}
-
-impl AsFd for Tun {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

@@ -14,7 +14,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::tun::Tun;
+use crate::carriers::MAX_CARRIERS;
 use crate::sys::{READY_AT_ONCE, Ready, Room};
 
 /// Wakes a waiting thread.
@@ -24,6 +24,10 @@ pub(crate) struct Signal {
     /// On CLOCK_BOOTTIME: `ppoll` counts on CLOCK_MONOTONIC, which stands still while the machine is suspended.
     alarm: TimerFd,
 }
+
+/// The descriptor of a carrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a>(pub(super) BorrowedFd<'a>);
 
 /// Shortest wait with an alarm. A shorter wait that spans a suspend ends that much too late, and saves a system call.
 const SHORTEST_ALARM: Duration = Duration::from_secs(1);
@@ -53,13 +57,9 @@ impl Signal {
         let _ = self.event.read();
     }
 
-    /// Waits for the signal, for a packet, for room in the device or for the time. The signal is consumed then.
-    pub(crate) fn wait(
-        &self,
-        tun: Option<(&Tun, Room)>,
-        sockets: Option<&Sockets>,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
+    /// Waits for the signal, for a packet in one of the sources (at most [`MAX_CARRIERS`]), for room in one or for the time. The signal is
+    /// consumed then.
+    pub(crate) fn wait(&self, sources: &[(Source<'_>, Room)], timeout: Option<Duration>) -> io::Result<()> {
         let signal = PollFd::new(self.as_fd(), PollFlags::POLLIN);
         let alarm = timeout.filter(|timeout| *timeout >= SHORTEST_ALARM);
         if let Some(timeout) = alarm {
@@ -67,16 +67,15 @@ impl Signal {
             self.alarm.set(Expiration::OneShot(timeout.into()), TimerSetTimeFlags::empty())?;
         }
         let alarm = alarm.map(|_| PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN));
-        let tun = tun.map(|(tun, room)| {
+        let sources = sources.iter().take(MAX_CARRIERS).map(|(Source(fd), room)| {
             let events = match room {
                 Room::NotNeeded => PollFlags::POLLIN,
                 Room::Awaited => PollFlags::POLLIN | PollFlags::POLLOUT,
             };
-            PollFd::new(tun.as_fd(), events)
+            PollFd::new(*fd, events)
         });
-        let sockets = sockets.map(|sockets| PollFd::new(sockets.0.0.as_fd(), PollFlags::POLLIN));
-        let mut fds: ArrayVec<PollFd<'_>, 4> =
-            [Some(signal), alarm, tun, sockets].into_iter().flatten().collect();
+        let mut fds: ArrayVec<PollFd<'_>, { 2 + MAX_CARRIERS }> =
+            std::iter::once(signal).chain(alarm).chain(sources).collect();
         match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -103,6 +102,11 @@ impl Sockets {
     pub(crate) fn add(&self, socket: &UdpSocket, number: u64) -> io::Result<Watched> {
         self.0.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
         Ok(Watched)
+    }
+
+    /// What to wait for until one of them is readable.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source(self.0.0.as_fd())
     }
 
     /// The readable sockets. The next look finds the others.
@@ -134,11 +138,11 @@ mod tests {
     fn the_alarm_of_a_wait_goes_off_and_its_next_wait_begins_anew() {
         let signal = Signal::new().expect("a descriptor");
         let alarm = || ppoll(&mut [PollFd::new(signal.alarm.as_fd(), PollFlags::POLLIN)], None, None);
-        signal.wait(None, None, Some(SHORTEST_ALARM)).expect("waited");
+        signal.wait(&[], Some(SHORTEST_ALARM)).expect("waited");
         // `ppoll` may have been a little earlier.
         assert_eq!(alarm(), Ok(1));
         let begin = std::time::Instant::now();
-        signal.wait(None, None, Some(SHORTEST_ALARM)).expect("waited");
+        signal.wait(&[], Some(SHORTEST_ALARM)).expect("waited");
         assert!(begin.elapsed() >= SHORTEST_ALARM - Duration::from_millis(1), "{:?}", begin.elapsed());
     }
 
@@ -148,7 +152,7 @@ mod tests {
         signal.set();
         signal.set();
         assert!(is_set(&signal));
-        signal.wait(None, None, None).expect("waited");
+        signal.wait(&[], None).expect("waited");
         assert!(!is_set(&signal));
     }
 }

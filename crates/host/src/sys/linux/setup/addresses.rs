@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::Error;
 use crate::ranges::Ranges;
+use crate::stack_address;
 
 /// An IP network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,9 +31,13 @@ impl Subnets {
 
     /// The first subnets for device `number` that overlap with nothing in `used`.
     pub(super) fn choose(ranges: &Ranges, number: u8, used: &[Prefix]) -> Result<Self, Error> {
+        let reserved = [
+            Prefix { address: stack_address::V4.into(), length: Self::V4_LENGTH },
+            Prefix { address: stack_address::V6.into(), length: Self::V6_LENGTH },
+        ];
         let free = |address: IpAddr, length| {
             let candidate = Prefix { address, length };
-            !used.iter().any(|prefix| prefix.overlaps(candidate))
+            !used.iter().chain(&reserved).any(|prefix| prefix.overlaps(candidate))
         };
         let v4 = ranges.v4.iter().map(|range| {
             let [a, b, _, _] = range.octets();
@@ -154,6 +159,14 @@ mod tests {
         assert_eq!(subnets.v4().to_string(), "172.29.1.0/24");
         assert_eq!(subnets.v6().to_string(), "fd70:6c61:6974:1::/64");
         assert!(Subnets::choose(&ranges, 1, &[prefix("172.16.0.0/12")]).is_err(), "no other is tried");
+    }
+
+    #[test]
+    fn the_addresses_of_paths_without_a_network_are_never_those_of_a_device() {
+        let used = [prefix("198.18.0.0/16")];
+        let subnets = Subnets::choose(&Ranges::default(), 255, &used).expect("others are free");
+        assert_eq!(subnets.v4().to_string(), "100.127.255.0/24");
+        assert_eq!(subnets.v6().to_string(), "fd70:6c61:6974:ff::/64");
     }
 
     #[test]

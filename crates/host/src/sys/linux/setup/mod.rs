@@ -34,7 +34,8 @@ use self::snapshot::Link;
 use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::error::Error;
-use crate::path::{PathSpec, use_path};
+use crate::over_tun::LIMITS;
+use crate::path::{NumberedPath, PathSpec, use_path};
 use crate::ranges::Ranges;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
@@ -68,14 +69,16 @@ pub(crate) struct Network {
 #[derive(Debug)]
 struct ConfiguredPath {
     spec: PathSpec,
-    id: u8,
+    id: PathId,
+    /// Its number among the paths of the TUN device.
+    index: u8,
     table: PathTable,
     current: Option<Path>,
 }
 
 impl Network {
     /// Configures the network for a TUN device that is still down. It is closed with the network.
-    pub(crate) fn prepare(tun: Arc<Tun>, specs: &[PathSpec], ranges: &Ranges) -> Result<Self, Error> {
+    pub(crate) fn prepare(tun: Arc<Tun>, paths: &[NumberedPath], ranges: &Ranges) -> Result<Self, Error> {
         let device = tun.name().to_owned();
         let number = number_of(&device).ok_or(Error::NoFreeRange)?;
         let journal = Journal::open()?;
@@ -99,17 +102,18 @@ impl Network {
             ports: BTreeMap::new(),
             snapshot: Snapshot::default(),
         };
-        let result = network.install(specs, &snapshot);
+        let result = network.install(paths, &snapshot);
         drop(turn);
         result.map(|()| network)
     }
 
-    fn install(&mut self, specs: &[PathSpec], snapshot: &Snapshot) -> Result<(), Error> {
+    fn install(&mut self, paths: &[NumberedPath], snapshot: &Snapshot) -> Result<(), Error> {
         self.bring_up()?;
-        for (spec, id) in specs.iter().zip(0..) {
-            let stack: [IpAddr; 2] = [self.subnets.stack_v4(id).into(), self.subnets.stack_v6(id).into()];
-            let table = PathTable::install(spec.device(), self.number, id, stack)?;
-            self.paths.push(ConfiguredPath { spec: spec.clone(), id, table, current: None });
+        for (NumberedPath { id, spec }, index) in paths.iter().zip(0..) {
+            let stack: [IpAddr; 2] =
+                [self.subnets.stack_v4(index).into(), self.subnets.stack_v6(index).into()];
+            let table = PathTable::install(spec.device(), self.number, index, stack)?;
+            self.paths.push(ConfiguredPath { spec: spec.clone(), id: *id, index, table, current: None });
         }
         let subnets = [self.subnets.v4(), self.subnets.v6()];
         self.entrance = Some(Entrance::install(&self.device, self.number, subnets)?);
@@ -203,7 +207,7 @@ impl Network {
 
     fn translation(&self, path: &ConfiguredPath) -> Translation {
         let device = path.spec.device().to_owned();
-        Translation { device, v4: self.subnets.stack_v4(path.id), v6: self.subnets.stack_v6(path.id) }
+        Translation { device, v4: self.subnets.stack_v4(path.index), v6: self.subnets.stack_v6(path.index) }
     }
 
     /// The kernel's addresses on the TUN device: errors about what cannot be routed come from there.
@@ -214,9 +218,9 @@ impl Network {
     /// The stack's addresses on each path, in order.
     pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {
         let subnets = &self.subnets;
-        self.paths
-            .iter()
-            .map(|path| (&path.spec, [subnets.stack_v4(path.id).into(), subnets.stack_v6(path.id).into()]))
+        self.paths.iter().map(|path| {
+            (&path.spec, [subnets.stack_v4(path.index).into(), subnets.stack_v6(path.index).into()])
+        })
     }
 
     /// Reads the kernel's state and returns the changed paths.
@@ -232,7 +236,7 @@ impl Network {
         for path in &mut self.paths {
             path.table.refresh(snapshot);
             let device = path.spec.device();
-            let state = path_state(&path.spec, path.id, &self.subnets, snapshot.link(device));
+            let state = path_state(path, &self.subnets, snapshot.link(device));
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path");
                 path.current = Some(state.clone());
@@ -368,20 +372,19 @@ fn number_of(device: &str) -> Option<u8> {
     device.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
-fn path_state(spec: &PathSpec, id: u8, subnets: &Subnets, link: Option<&Link>) -> Path {
+fn path_state(path: &ConfiguredPath, subnets: &Subnets, link: Option<&Link>) -> Path {
+    let ConfiguredPath { spec, id, index, .. } = path;
     let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
-    // Above the limit nothing could be sent as a super-segment; no device is so wide.
-    let mtu = link.map_or(0, |link| link.mtu).min(MAX_OFFLOADED as u32);
     Path {
-        id: PathId(id),
+        id: *id,
         name: spec.device().to_owned(),
         class: spec.class(),
         backup: spec.is_backup(),
-        v4: public_v4.map(|_| subnets.stack_v4(id)),
-        v6: public_v6.map(|_| subnets.stack_v6(id)),
+        v4: public_v4.map(|_| subnets.stack_v4(*index)),
+        v6: public_v6.map(|_| subnets.stack_v6(*index)),
         public_v4,
         public_v6,
-        mtu: mtu as u16,
+        mtu: LIMITS.mtu_over(link.map_or(0, |link| link.mtu)),
         up: link.is_some_and(Link::is_up) && (public_v4.is_some() || public_v6.is_some()),
     }
 }

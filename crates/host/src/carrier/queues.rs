@@ -1,0 +1,207 @@
+//! The smallest carrier: a pair of queues between two hosts of one process. It shows what a carrier must do.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
+
+use plait_base::PathId;
+use plait_mptcp::Path;
+use plait_wire::Segment;
+
+use super::{Arrivals, Carrier, CarrierPaths, Limits, Sent};
+use crate::batch::{Inbox, Outbox};
+use crate::carriers::{CarrierKind, OpenCarriers, Opened, Setup};
+use crate::error::Error;
+use crate::path::{NumberedPath, PathSpec, use_path};
+use crate::stack_address;
+use crate::sys::{Snapshot, Source};
+
+const LIMITS: Limits = Limits { mtu: 1500, super_segment: u16::MAX };
+
+/// Segments that wait for the reader of a queue; a full queue loses what is sent.
+const CAPACITY: usize = 1024;
+
+/// One end of the pair.
+struct End {
+    address: Ipv4Addr,
+    incoming: Arc<Queue>,
+    outgoing: Arc<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    segments: Mutex<VecDeque<Segment>>,
+    reader: OnceLock<Waker>,
+}
+
+/// The half of the driver.
+struct OverQueues {
+    path: PathId,
+    incoming: Arc<Queue>,
+    outgoing: Arc<Queue>,
+}
+
+/// The half of the network monitor. The path is up from the start.
+struct QueuePath {
+    path: NumberedPath,
+    address: Ipv4Addr,
+    current: Option<Path>,
+}
+
+fn pair(addresses: [Ipv4Addr; 2]) -> [End; 2] {
+    let [there, back] = [Arc::<Queue>::default(), Arc::default()];
+    let [near, far] = addresses;
+    [
+        End { address: near, incoming: back.clone(), outgoing: there.clone() },
+        End { address: far, incoming: there, outgoing: back },
+    ]
+}
+
+impl End {
+    /// The registration of the carrier for a host.
+    fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
+        let Self { address, incoming, outgoing } = self;
+        let _ = incoming.reader.set(Waker::from(setup.wake.clone()));
+        let mut open = OpenCarriers::default();
+        open.add(setup.specs.iter().take(1), |mut paths| {
+            let path = paths.remove(0);
+            let carrier = Box::new(OverQueues { path: path.id, incoming, outgoing });
+            Ok(Opened { carrier, paths: Box::new(QueuePath { path, address, current: None }) })
+        })?;
+        Ok(open)
+    }
+}
+
+impl Carrier for OverQueues {
+    fn kind(&self) -> CarrierKind {
+        CarrierKind::Queues
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    /// The other end wakes the driver.
+    fn readiness(&self) -> Option<Source<'_>> {
+        None
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox<'_>) -> io::Result<Arrivals> {
+        let mut segments = self.incoming.segments.lock().expect("no test panics with it");
+        while !inbox.is_full() {
+            let Some(segment) = segments.pop_front() else { return Ok(Arrivals::Drained) };
+            inbox.take_segment(self.path, segment.destination, None, segment);
+        }
+        Ok(Arrivals::More)
+    }
+
+    fn send(&mut self, outbox: &mut Outbox<'_>) -> io::Result<Sent> {
+        let mut segments = self.outgoing.segments.lock().expect("no test panics with it");
+        while let Some(next) = outbox.next() {
+            if segments.len() < CAPACITY {
+                // The payload is shared, not copied.
+                segments.push_back(next.segment.clone());
+                outbox.sent(None);
+            } else {
+                outbox.lost();
+            }
+        }
+        self.outgoing.reader.get().inspect(|reader| reader.wake_by_ref());
+        Ok(Sent::All)
+    }
+}
+
+impl CarrierPaths for QueuePath {
+    fn refresh(&mut self, _snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+        if self.current.is_some() {
+            return Ok(Vec::new());
+        }
+        let NumberedPath { id, spec } = &self.path;
+        let path = Path {
+            id: *id,
+            name: spec.device().to_owned(),
+            class: spec.class(),
+            backup: spec.is_backup(),
+            // The queues leave addresses as they are, so the stack's is that on the network.
+            v4: Some(self.address),
+            v6: None,
+            public_v4: Some(self.address),
+            public_v6: None,
+            mtu: LIMITS.mtu,
+            up: true,
+        };
+        self.current = Some(path.clone());
+        Ok(vec![path])
+    }
+
+    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+        use_path(std::iter::once((&mut self.path.spec, &mut self.current)), spec)
+    }
+
+    /// Every port is the stack's.
+    fn open_port(&mut self, _port: u16) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn close_port(&mut self, _port: u16) {}
+
+    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
+        vec![(self.path.spec.clone(), [self.address.into(), stack_address::v6(self.path.id).into()])]
+    }
+}
+
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use crate::Host;
+
+    const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn host(end: End) -> Host {
+        let path = PathSpec::new("queue").expect("a name");
+        Host::builder().path(path).start_over(|setup| end.open(setup)).expect("nothing but queues")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_runs_over_a_pair_of_queues() {
+        let [client, server] = pair([CLIENT, SERVER]).map(host);
+        let mut listener = server.listen(80).await.expect("every port is free");
+        let echo = tokio::spawn(async move {
+            let (stream, from) = listener.accept().await.expect("the client connects");
+            assert_eq!(from.ip(), CLIENT);
+            let (mut read, mut write) = stream.into_split();
+            tokio::io::copy(&mut read, &mut write).await.expect("copied");
+            write.shutdown().await.expect("open until now");
+            read.closed().await.expect("in order");
+        });
+        let remote = SocketAddr::new(SERVER.into(), 80);
+        let stream = timeout(LIMIT, client.connect(&[remote])).await.expect("in time").expect("it answers");
+        let subflows = stream.status().expect("a status").subflows;
+        let carriers: Vec<_> = subflows.iter().map(|one| client.carriers().of(one.path)).collect();
+        assert_eq!(carriers, [CarrierKind::Queues]);
+        let sent: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let (mut read, mut write) = stream.into_split();
+        let copy = sent.clone();
+        let sending = tokio::spawn(async move {
+            write.write_all(&copy).await?;
+            write.shutdown().await
+        });
+        let mut got = Vec::new();
+        timeout(LIMIT, read.read_to_end(&mut got)).await.expect("in time").expect("until the end");
+        sending.await.expect("no panic").expect("sent");
+        assert!(got == sent, "{} bytes", got.len());
+        timeout(LIMIT, read.closed()).await.expect("in time").expect("in order");
+        drop(read);
+        echo.await.expect("no panic");
+        timeout(LIMIT, client.drained()).await.expect("in time");
+    }
+}

@@ -1,0 +1,169 @@
+//! The TCP carrier: IP packets through a TUN device.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use plait_carrier::IpPacket;
+use plait_mptcp::Path;
+use tracing::{debug, warn};
+
+use crate::batch::{Inbox, Outbox};
+use crate::carrier::{Arrivals, Carrier, CarrierPaths, Limits, Sent};
+use crate::carriers::CarrierKind;
+use crate::error::Error;
+use crate::path::PathSpec;
+use crate::pool::Buffer;
+use crate::segmentation::wire_segments;
+use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, Tun};
+
+/// Most packets read at once: enough to share one lock, few enough that acknowledgments do not wait.
+const READ_BATCH: usize = 32;
+
+/// Above this MTU no super-segment could be sent; no device has one.
+pub(crate) const LIMITS: Limits = Limits { mtu: MAX_OFFLOADED as u16, super_segment: u16::MAX };
+
+/// The TUN device of a host.
+pub(crate) struct OverTun {
+    tun: Arc<Tun>,
+    /// The buffer that the next packet is read into, if the last one did not keep it.
+    spare: Option<Buffer>,
+    /// The packet that is being sent.
+    packet: IpPacket,
+    /// The kernel has refused to cut super-segments: we do.
+    cut_here: bool,
+}
+
+impl OverTun {
+    pub(crate) fn new(tun: Arc<Tun>) -> Self {
+        Self { tun, spare: None, packet: IpPacket::default(), cut_here: false }
+    }
+
+    fn send_packet(&mut self) -> io::Result<()> {
+        let Self { tun, packet, .. } = self;
+        let is_super = packet.payload.len() > usize::from(packet.segment_size);
+        if !is_super {
+            return tun.send(packet);
+        }
+        if self.cut_here || packet.head.len() + packet.payload.len() > MAX_OFFLOADED {
+            return self.send_in_pieces();
+        }
+        match tun.send(packet) {
+            // Some kernels of 2024 refuse all segmentation with this.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                warn!("the kernel refuses super-segments: they are cut here, which is slower");
+                self.cut_here = true;
+                self.send_in_pieces()
+            }
+            other => other,
+        }
+    }
+
+    /// Cuts a super-segment here. If the device is full in the middle, the rest is lost, and the protocol sends it again like
+    /// any other loss.
+    fn send_in_pieces(&self) -> io::Result<()> {
+        let Self { tun, packet, .. } = self;
+        let mut result = Ok(());
+        wire_segments(&packet.head, &packet.payload, packet.segment_size, |segment| {
+            if result.is_ok() {
+                result = tun.send_complete(segment);
+            }
+        });
+        result
+    }
+}
+
+impl Carrier for OverTun {
+    fn kind(&self) -> CarrierKind {
+        CarrierKind::Tcp
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn readiness(&self) -> Option<Source<'_>> {
+        Some(self.tun.source())
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox<'_>) -> io::Result<Arrivals> {
+        for _ in 0..READ_BATCH {
+            let mut buffer = self.spare.take().unwrap_or_else(|| inbox.buffer());
+            let (len, received) = match self.tun.receive(buffer.as_mut()) {
+                Ok(read) => read,
+                Err(error) => {
+                    self.spare = Some(buffer);
+                    return match error.kind() {
+                        ErrorKind::WouldBlock => Ok(Arrivals::Drained),
+                        ErrorKind::Interrupted | ErrorKind::UnexpectedEof => Ok(Arrivals::More),
+                        _ => Err(error),
+                    };
+                }
+            };
+            let (packet, rest) = buffer.split(len);
+            self.spare = rest;
+            match received {
+                Some(received) => inbox.take_packet(&packet, received),
+                None => debug!(len, "a packet that is no TCP segment of any kind"),
+            }
+        }
+        Ok(Arrivals::More)
+    }
+
+    fn send(&mut self, outbox: &mut Outbox<'_>) -> io::Result<Sent> {
+        while let Some(next) = outbox.next() {
+            self.packet.write(next.segment.clone());
+            let sent = self.send_packet();
+            self.packet.payload = Bytes::new();
+            match sent {
+                // Address translation decides from which address it leaves.
+                Ok(()) => outbox.sent(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if Tun::is_full(&error) => return Ok(Sent::Some),
+                Err(error) if Tun::is_gone(&error) => return Err(error),
+                // The path is down for a moment, or the kernel cannot take the packet.
+                Err(error) => {
+                    debug!(%error, "a packet was not sent");
+                    outbox.lost();
+                }
+            }
+        }
+        Ok(Sent::All)
+    }
+}
+
+impl CarrierPaths for Network {
+    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+        self.refresh(snapshot)
+    }
+
+    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+        self.use_path(spec)
+    }
+
+    fn open_port(&mut self, port: u16) -> Result<(), Error> {
+        self.open_port(port)
+    }
+
+    fn close_port(&mut self, port: u16) {
+        self.close_port(port);
+    }
+
+    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
+        self.stack_addresses().map(|(spec, addresses)| (spec.clone(), addresses)).collect()
+    }
+
+    fn kernel_addresses(&self) -> Vec<IpAddr> {
+        self.kernel_addresses().to_vec()
+    }
+
+    fn has_rules(&self) -> bool {
+        true
+    }
+
+    fn mend_rules(&mut self, opened: &mut dyn FnMut() -> BTreeSet<u16>) -> Result<bool, Error> {
+        self.mend_rules(opened)
+    }
+}
