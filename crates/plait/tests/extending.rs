@@ -34,9 +34,9 @@ fn each_extension_changes_at_most_six_files_and_all_of_them_exist() {
 async fn a_metric_is_read_by_its_name() {
     let path: Path = "lo".parse().expect("a device");
     let host = Host::builder().carriers(Carriers::Udp).path(path).start().expect("nothing but sockets");
-    let totals = host.counters().totals();
+    let totals = host.totals();
     for name in ["syn_cookies_sent", "malformed"] {
-        assert!(totals.contains(&(name, 0)), "{name} in {totals:?}");
+        assert!(totals.iter().any(|figure| figure == (name, 0)), "{name} in {totals:?}");
     }
     let mut port = 30_000 + (std::process::id() % 10_000) as u16;
     let _listener = loop {
@@ -48,7 +48,7 @@ async fn a_metric_is_read_by_its_name() {
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     stranger.send_to(b"no segment", ("127.0.0.1", port)).expect("sent");
     let counted = async {
-        while !host.counters().totals().contains(&("malformed", 1)) {
+        while host.totals().malformed != 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -174,7 +174,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_runs_over_a_pair_of_queues() {
         let [client, server] = pair([CLIENT, SERVER]).map(host);
-        let mut listener = server.listen(80).await.expect("every port is free");
+        let listener = server.listen(80).await.expect("every port is free");
         let echo = tokio::spawn(async move {
             let (stream, from) = listener.accept().await.expect("the client connects");
             assert_eq!(from.ip(), CLIENT);
