@@ -1,17 +1,19 @@
 //! The end of the program: exit status for scripts, words for people.
 
-use std::fmt;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use plait::ErrorKind;
+pub(crate) use plait_console::exit::{Interrupted, in_a_line};
 
 use crate::check::NotUsable;
-use crate::output;
 use crate::protection::WrongPeer;
 use crate::system::prerequisite::MissingPrerequisite;
 use crate::system::{HANGUP, caught, ignores_hangup};
+
+/// The name of the program in its messages.
+pub(crate) const NAME: &str = "plait";
 
 /// The text about exit statuses in `--help` and the manual.
 pub(crate) const EXPLANATION: &str = "Exit status: 0; 1 for any other error; 2 for errors of usage; 4 if the peer cannot be reached on any \
@@ -65,10 +67,6 @@ pub(crate) enum Exit {
     PerhapsDelivered,
 }
 
-/// A signal has ended the program.
-#[derive(Debug)]
-pub(crate) struct Interrupted(i32);
-
 impl Exit {
     fn number(self) -> u8 {
         match self {
@@ -77,57 +75,26 @@ impl Exit {
             Self::Unreachable => 4,
             Self::Identity => 5,
             Self::Policy => 6,
-            Self::Missing => 7,
+            Self::Missing => plait_console::exit::MISSING,
             Self::PerhapsDelivered => 8,
         }
     }
 
     /// Prints the error on standard error.
     pub(crate) fn report(self, error: &anyhow::Error) -> ExitCode {
-        output::say_lines(&format!("{}\n", message(error)));
+        plait_console::exit::report(NAME, error);
         self.into()
     }
 }
 
 /// Ends the program with the output of the command line parser: an error of usage, or the requested help.
 pub(crate) fn by_parser(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
-    if error.use_stderr() {
-        return u8::try_from(error.exit_code()).unwrap_or(2).into();
-    }
-    output::written(printed).map_or_else(|error| end_with(&error), |()| Exit::Success.into())
+    plait_console::exit::by_parser(NAME, error)
 }
 
 /// Ends the program with an error: the status of a signal in a shell, or words on standard error.
 pub(crate) fn end_with(error: &anyhow::Error) -> ExitCode {
-    match Interrupted::within(error) {
-        Some(signal) => signal.exit_code(),
-        None => Exit::from(error).report(error),
-    }
-}
-
-/// The error and its causes, one line each.
-fn message(error: &anyhow::Error) -> String {
-    format!("plait: error: {}", parts(error).join("\n  cause: "))
-}
-
-/// The same in one line.
-pub(crate) fn in_a_line(error: &anyhow::Error) -> String {
-    parts(error).join(": ")
-}
-
-/// Returns an error and its causes, each once: a library error has its source in its own words already.
-fn parts(error: &anyhow::Error) -> Vec<String> {
-    let mut parts = vec![error.to_string()];
-    let mut last = error.to_string();
-    for cause in error.chain().skip(1) {
-        let cause = cause.to_string();
-        if !last.contains(&cause) {
-            parts.push(cause.clone());
-        }
-        last = cause;
-    }
-    parts
+    plait_console::exit::end_with(NAME, error, Exit::from(error))
 }
 
 impl From<Exit> for ExitCode {
@@ -196,7 +163,7 @@ pub(crate) fn note_start() {
 pub(crate) async fn stopped() -> Interrupted {
     loop {
         let signal = interrupted().await;
-        if signal.0 != HANGUP || *AT_TERMINAL {
+        if signal.signal() != HANGUP || *AT_TERMINAL {
             return signal;
         }
         tracing::info!("SIGHUP: authorized_clients is read anew whenever it has changed; nothing else is");
@@ -205,36 +172,8 @@ pub(crate) async fn stopped() -> Interrupted {
 
 /// Waits for SIGINT, SIGTERM or SIGHUP, or for Ctrl-C on systems without them; never ready if they cannot be caught.
 pub(crate) async fn interrupted() -> Interrupted {
-    Interrupted(caught().await)
+    Interrupted::by(caught().await)
 }
-
-impl Interrupted {
-    /// The reader of standard output has closed it. That ends other programs by SIGPIPE, 13 on every Unix.
-    pub(crate) fn by_closed_pipe() -> Self {
-        Self(13)
-    }
-
-    /// The signal among the causes of an error.
-    pub(crate) fn within(error: &anyhow::Error) -> Option<&Self> {
-        error.chain().find_map(|cause| {
-            let inner = cause.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
-            cause.downcast_ref().or_else(|| inner?.downcast_ref())
-        })
-    }
-
-    /// The exit status in a shell of a program that died of the signal.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        u8::try_from(128 + self.0).unwrap_or(1).into()
-    }
-}
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ended by signal {}", self.0)
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 #[cfg(test)]
 mod tests {
@@ -289,21 +228,5 @@ mod tests {
             let command = command.find_subcommand_mut(name).expect("a command");
             assert!(command.render_long_help().to_string().contains("Exit status: 0; 1 for"), "{name}");
         }
-    }
-
-    #[test]
-    fn a_signal_is_found_however_it_was_wrapped() {
-        assert!(Interrupted::within(&Interrupted(2).into()).is_some());
-        let wrapped: Result<(), _> = Err(io::Error::other(Interrupted(15)));
-        let wrapped = wrapped.context("the connection has ended early").expect_err("an error");
-        assert_eq!(Interrupted::within(&wrapped).map(|signal| signal.0), Some(15));
-        assert!(Interrupted::within(&failed(io::ErrorKind::TimedOut)).is_none());
-    }
-
-    #[test]
-    fn an_error_is_told_with_its_cause_and_only_once() {
-        let text = message(&failed(io::ErrorKind::TimedOut));
-        assert_eq!(text, "plait: error: cannot connect to 192.0.2.1:80\n  cause: timed out");
-        assert_eq!(in_a_line(&failed(io::ErrorKind::TimedOut)), "cannot connect to 192.0.2.1:80: timed out");
     }
 }

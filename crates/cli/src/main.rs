@@ -23,7 +23,6 @@ mod key;
 mod key_log;
 #[cfg(target_os = "linux")]
 mod linux;
-mod logging;
 mod options;
 mod output;
 mod pipe;
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return arguments::end(&error),
     };
-    logging::start(arguments.verbosity);
+    plait_console::logging::start(arguments.verbosity);
     if arguments.command.holds_keys() {
         system::memory::shield();
     }

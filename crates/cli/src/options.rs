@@ -5,18 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
-
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Verbosity {
-    /// Print on standard error which connections and paths open and close; twice: decisions, with addresses; three times: packets.
-    #[arg(short, long, action = ArgAction::Count, global = true)]
-    pub(crate) verbose: u8,
-    /// Print errors only.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-}
 
 /// The options that opening and accepting connections have in common.
 #[derive(Debug, Args)]

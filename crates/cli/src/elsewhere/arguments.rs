@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use plait_console::logging::Verbosity;
 
 use crate::check::Check;
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::key::Key;
-use crate::options::{Options, Verbosity};
+use crate::options::Options;
 use crate::proxy::Proxy;
 use crate::runtime::{explained, to_the_end, until_interrupted};
 

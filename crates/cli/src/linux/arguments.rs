@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use plait_console::logging::Verbosity;
+use plait_console::manual::{Completions, Manual};
 
 use crate::check::Check;
 use crate::connect::{self, Connect};
@@ -17,10 +19,10 @@ use crate::linux::demo::Demo;
 use crate::linux::doctor::Doctor;
 use crate::linux::lab::Lab;
 use crate::linux::listen::{self, Listen};
-use crate::linux::manual::{Completions, Manual};
+use crate::linux::manual::SUPPLEMENT;
 use crate::linux::run::{self, Run};
 use crate::linux::serve::Serve;
-use crate::options::{Options, Verbosity};
+use crate::options::Options;
 use crate::proxy::Proxy;
 use crate::runtime::{explained, to_the_end, until_interrupted};
 
@@ -124,7 +126,7 @@ impl Command {
             Self::Demo(arguments) => arguments.run(),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
             Self::Completions(completions) => completions.run(Arguments::command()),
-            Self::Man(manual) => manual.run(Arguments::command()),
+            Self::Man(manual) => manual.run(Arguments::command(), &SUPPLEMENT),
             Self::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
             Self::Enclosed(arguments) => return Ok(arguments.run()),
         }

@@ -1,33 +1,8 @@
-//! `plait completions` and `plait man`: generated from the definition of the command line, with examples, files and variables added.
+//! Examples, files and variables in the manual pages.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
-
-use anyhow::Context;
-use clap::{Args, Command};
-use clap_complete::Shell;
-use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use plait_console::manual::{Entry, Supplement};
 
 use crate::exit;
-use crate::output;
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// The shell.
-    #[arg(value_enum)]
-    shell: Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Manual {
-    /// Directory to write one page per command to [default: plait(1) alone, to standard output].
-    directory: Option<PathBuf>,
-}
-
-/// A name and its description.
-type Entry = (&'static str, &'static str);
 
 /// Command lines for each command that has options of its own, and what they do.
 const EXAMPLES: &[(&str, &[Entry])] = &[
@@ -253,92 +228,31 @@ const ENVIRONMENT: &[Entry] = &[
 /// The text of the section SEE ALSO.
 const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
 
-impl Completions {
-    pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
-        let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "plait", &mut text);
-        output::result(text)
-    }
-}
-
-impl Manual {
-    pub(crate) fn run(self, command: Command) -> anyhow::Result<()> {
-        let pages = pages(command)?;
-        let Some(directory) = self.directory else {
-            let (_, page) = pages.first().context("plait(1) is the first")?;
-            return output::result(page);
-        };
-        let place = || format!("cannot write to {}", directory.display());
-        fs::create_dir_all(&directory).with_context(place)?;
-        for (name, page) in pages {
-            fs::write(directory.join(name), page).with_context(place)?;
-        }
-        Ok(())
-    }
-}
-
-/// The pages of a command and of all below it, with the names of their files; the command's own is the first.
-fn pages(command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut command = command.disable_help_subcommand(true);
-    command.build();
-    let mut pages = Vec::new();
-    add_pages(&command, &mut pages)?;
-    Ok(pages)
-}
-
-fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
-    let man = Man::new(command.clone());
-    let name = man.get_filename();
-    let mut page = Vec::new();
-    man.render(&mut page)?;
-    more_of(name.trim_end_matches(".1"), &mut page)?;
-    pages.push((name, page));
-    command
-        .get_subcommands()
-        .filter(|below| !below.is_hide_set())
-        .try_for_each(|below| add_pages(below, pages))
-}
-
-/// Appends the part of a page after the text of `--help`.
-fn more_of(name: &str, page: &mut Vec<u8>) -> io::Result<()> {
-    let mut more = Roff::new();
-    let mut section = |title: &str, entries: &[Entry]| {
-        more.control("SH", [title]);
-        for (term, about) in entries {
-            more.control("TP", []).text([bold(*term)]).text([roman(*about)]);
-        }
-    };
-    if let Some((_, examples)) = EXAMPLES.iter().find(|(of, _)| *of == name) {
-        section("EXAMPLES", examples);
-    }
-    section("FILES", FILES);
-    section("ENVIRONMENT", ENVIRONMENT);
-    let statuses = match name {
+/// The parts of the pages that `--help` does not have.
+pub(crate) const SUPPLEMENT: Supplement = Supplement {
+    examples: EXAMPLES,
+    files: FILES,
+    environment: ENVIRONMENT,
+    statuses: |page| match page {
         "plait-check" => exit::EXPLANATION_OF_CHECK,
         "plait-doctor" => exit::EXPLANATION_OF_DOCTOR,
         _ => exit::EXPLANATION,
-    };
-    more.control("SH", ["EXIT STATUS"]).text([roman(statuses.trim_start_matches("Exit status: "))]);
-    more.control("SH", ["SEE ALSO"]).text([roman(SEE_ALSO)]);
-    more.to_writer(page)
-}
+    },
+    see_also: SEE_ALSO,
+};
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{Command, CommandFactory};
 
     use super::*;
     use crate::linux::arguments::Arguments;
 
     #[test]
-    fn every_command_that_people_can_use_has_completions_and_a_page() {
-        let mut text = Vec::new();
-        clap_complete::generate(Shell::Bash, &mut Arguments::command(), "plait", &mut text);
-        let text = String::from_utf8(text).expect("text");
-        let pages = pages(Arguments::command()).expect("pages");
+    fn every_command_that_people_can_use_has_a_page() {
+        let pages = SUPPLEMENT.pages(Arguments::command()).expect("pages");
         for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
-            assert!(text.contains(name), "{name}");
             let (_, page) = pages
                 .iter()
                 .find(|(file, _)| *file == format!("plait-{name}.1"))
@@ -352,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_example_is_of_a_page_and_a_command_line_that_is_understood() {
-        let pages = pages(Arguments::command()).expect("pages");
+        let pages = SUPPLEMENT.pages(Arguments::command()).expect("pages");
         for (name, examples) in EXAMPLES {
             assert!(pages.iter().any(|(file, _)| *file == format!("{name}.1")), "{name}");
             for (line, _) in *examples {

@@ -1,26 +1,15 @@
 //! Missing prerequisites of a machine, found by trying: for `plait doctor`, and for commands that fail because of one.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
 
-use nix::sched::{CloneFlags, unshare};
-use plait_lab::privilege::is_ordinary_user;
+pub(crate) use plait_console::prerequisite::MissingPrerequisite;
+use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user};
 
 use crate::exit::Exit;
 use crate::linux::firewall;
 use crate::linux::run;
 use crate::options::Options;
-
-/// A missing prerequisite and its fix. Its text is the same line wherever it is shown.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct MissingPrerequisite {
-    what: &'static str,
-    why: String,
-    fix: String,
-}
 
 /// One prerequisite to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,26 +110,23 @@ impl Check {
     /// Tries it: returns what is present, or what is missing.
     pub(crate) fn check(self) -> Result<String, MissingPrerequisite> {
         match self {
-            Self::Privileges => privileges(),
-            Self::Tun => tun(),
-            Self::Ip => tool("ip", &["-Version"]),
-            Self::Nft => tool("nft", &["--version"]),
-            Self::Namespaces => in_namespace(|| Ok(())).map(|()| "can be made".to_owned()),
+            Self::Privileges => prerequisite::privileges(),
+            Self::Tun => prerequisite::tun(),
+            Self::Ip => prerequisite::ip(),
+            Self::Nft => prerequisite::program("nft", &["--version"], "nftables"),
+            Self::Namespaces => prerequisite::network_namespaces(),
             Self::PrivateNetwork => private_network(),
             Self::Translation => translation(),
             Self::Forwarding => forwarding(),
             Self::KernelMultipath => kernel_multipath(),
-            Self::UserNamespaces => user_namespaces(),
+            Self::UserNamespaces => prerequisite::user_namespaces(),
         }
-        .map_err(|(why, fix)| MissingPrerequisite { what: self.name(), why, fix: fix.into_owned() })
+        .map_err(|missing| MissingPrerequisite::named(self.name(), missing))
     }
 
     /// The line of `plait doctor`.
     pub(crate) fn line(self, outcome: &Result<String, MissingPrerequisite>) -> String {
-        match outcome {
-            Ok(detail) => format!("ok: {}: {detail}", self.name()),
-            Err(missing) => format!("{missing} [{}]", self.needed_by()),
-        }
+        prerequisite::line(self.name(), self.needed_by(), outcome)
     }
 }
 
@@ -208,97 +194,6 @@ pub(crate) fn of_figures() -> anyhow::Result<()> {
     first(&[Check::KernelMultipath]).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
-impl fmt::Display for MissingPrerequisite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "missing: {}: {}; fix: {}", self.what, self.why, self.fix)
-    }
-}
-
-impl std::error::Error for MissingPrerequisite {}
-
-/// What is present, or the reason why not and the fix.
-type Found = Result<String, (String, Cow<'static, str>)>;
-
-/// The fix for an ordinary user.
-const AS_ROOT: &str = "run as root (sudo plait ...)";
-
-const CAP_NET_ADMIN: u32 = 12;
-
-fn privileges() -> Found {
-    if nix::unistd::geteuid().is_root() {
-        return if has_capability(CAP_NET_ADMIN) {
-            Ok("root".to_owned())
-        } else {
-            Err((
-                "root without CAP_NET_ADMIN".to_owned(),
-                "give the container the capability (docker run --cap-add NET_ADMIN)".into(),
-            ))
-        };
-    }
-    Err(("not root".to_owned(), AS_ROOT.into()))
-}
-
-fn has_capability(number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|bits| bits >> number & 1 == 1)
-}
-
-fn tun() -> Found {
-    match OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
-        Ok(_) => Ok("/dev/net/tun".to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err((
-            "there is no /dev/net/tun".to_owned(),
-            "modprobe tun, or give the container the device (docker run --device /dev/net/tun)".into(),
-        )),
-        Err(error) => Err((
-            format!("/dev/net/tun: {error}"),
-            "run as root, or chmod 666 /dev/net/tun (it gives users no rights outside their own namespaces)"
-                .into(),
-        )),
-    }
-}
-
-fn tool(program: &'static str, arguments: &[&str]) -> Found {
-    let fix = if program == "ip" { "install the package iproute2" } else { "install the package nftables" };
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    match output {
-        Ok(output) if output.status.success() => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            Ok(text.lines().next().unwrap_or_default().trim().to_owned())
-        }
-        Ok(output) => Err((format!("{program} ends with {}", output.status), fix.into())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(("not installed".to_owned(), fix.into()))
-        }
-        Err(error) => Err((error.to_string(), fix.into())),
-    }
-}
-
-/// Runs `work` in a network namespace of its own, which ends with it.
-fn in_namespace<T: Send>(
-    work: impl FnOnce() -> Result<T, (String, Cow<'static, str>)> + Send,
-) -> Result<T, (String, Cow<'static, str>)> {
-    // A namespace belongs to a thread: the caller's thread stays in its own.
-    std::thread::scope(|scope| {
-        let inside = scope.spawn(|| {
-            let refused = |error: nix::Error| -> (String, Cow<'static, str>) {
-                if !nix::unistd::geteuid().is_root() {
-                    return ("not root".to_owned(), AS_ROOT.into());
-                }
-                let why = format!("the kernel refuses a network namespace: {}", error.desc());
-                let fix = "give the container the capability (docker run --cap-add SYS_ADMIN)";
-                (why, fix.into())
-            };
-            unshare(CloneFlags::CLONE_NEWNET).map_err(refused)?;
-            work()
-        });
-        inside.join().unwrap_or_else(|_| Err(("a thread panicked".to_owned(), "report it".into())))
-    })
-}
-
 const KERNEL_NAT: &str =
     "install nftables and use a kernel with nf_tables and nf_nat (modprobe nft_chain_nat nft_redir nft_masq)";
 
@@ -309,8 +204,15 @@ fn private_network() -> Found {
             if is_ordinary_user() { "can be made in a user namespace" } else { "can be made" }.to_owned()
         );
     };
-    let namespaces = if is_ordinary_user() { Check::UserNamespaces } else { Check::Namespaces };
-    Err(match first(&[namespaces, Check::Ip, Check::Nft]) {
+    let (name, namespaces) = if is_ordinary_user() {
+        ("user namespaces", prerequisite::user_namespaces())
+    } else {
+        ("network namespaces", prerequisite::network_namespaces())
+    };
+    if let Err((why, fix)) = namespaces {
+        return Err((format!("{name}: {why}"), fix));
+    }
+    Err(match first(&[Check::Ip, Check::Nft]) {
         Some(missing) => (format!("{}: {}", missing.what, missing.why), missing.fix.into()),
         None => {
             let said = error.to_string();
@@ -322,7 +224,7 @@ fn private_network() -> Found {
 /// Whether nft accepts a translating rule, in a namespace where it does no harm.
 fn translation() -> Found {
     const TABLE: &[u8] = b"table inet plait_doctor {\nchain c { type nat hook postrouting priority 100; oifname \"lo\" masquerade; }\n}\n";
-    in_namespace(|| {
+    prerequisite::in_namespace(|| {
         let child = Command::new("nft")
             .args(["-f", "-"])
             .stdin(Stdio::piped())
@@ -347,7 +249,7 @@ fn translation() -> Found {
 }
 
 fn forwarding() -> Found {
-    if !nix::unistd::geteuid().is_root() {
+    if is_ordinary_user() {
         return Err(("the firewall's rules can only be seen by root".to_owned(), AS_ROOT.into()));
     }
     match firewall::obstacle() {
@@ -365,50 +267,12 @@ fn kernel_multipath() -> Found {
     }
 }
 
-fn user_namespaces() -> Found {
-    let switch = |file: &str| std::fs::read_to_string(file).map(|text| text.trim().to_owned()).ok();
-    if switch("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        return Err(("switched off".to_owned(), "sysctl kernel.unprivileged_userns_clone=1".into()));
-    }
-    if switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        let fix = "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
-        return Err(("restricted by AppArmor".to_owned(), fix.into()));
-    }
-    match switch("/proc/sys/user/max_user_namespaces").as_deref() {
-        Some("0") => Err(("none allowed".to_owned(), "sysctl user.max_user_namespaces=10000".into())),
-        Some(_) => try_user_namespace(),
-        None => Err(("this kernel has none".to_owned(), "use a kernel with CONFIG_USER_NS".into())),
-    }
-}
-
-/// Other obstacles (seccomp in a container, SELinux) show only in a trial.
-fn try_user_namespace() -> Found {
-    let words = ["--user", "--map-root-user", "--net", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/run"];
-    match Command::new("unshare").args(words).stdin(Stdio::null()).output() {
-        Ok(output) if output.status.success() => Ok("can be made".to_owned()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let why = said.lines().next().unwrap_or("the kernel refuses one").trim().to_owned();
-            Err((why, "let the container make them (docker run --security-opt seccomp=unconfined)".into()))
-        }
-        Err(_) => Err(("unshare is not installed".to_owned(), "install the package util-linux".into())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_is_one_line_with_its_remedy() {
-        let missing = MissingPrerequisite {
-            what: "nft",
-            why: "not installed".to_owned(),
-            fix: "install the package nftables".to_owned(),
-        };
-        assert_eq!(missing.to_string(), "missing: nft: not installed; fix: install the package nftables");
-        let line = Check::Nft.line(&Err(missing.clone()));
-        assert!(line.starts_with(&missing.to_string()), "{line}");
+    fn the_report_of_each_check_is_one_line_and_one_value() {
         // That one starts this program once more, which is another one here.
         for check in Check::ALL.into_iter().filter(|check| *check != Check::PrivateNetwork) {
             let outcome = check.check();
@@ -422,12 +286,6 @@ mod tests {
             // That would be a mistake of ours.
             assert!(!check.line(&outcome).contains("syntax error"), "{outcome:?}");
         }
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_a_lack() {
-        let (why, _) = tool("plait-no-such-program", &[]).expect_err("there is none");
-        assert_eq!(why, "not installed");
     }
 
     #[test]

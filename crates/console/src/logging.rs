@@ -2,13 +2,24 @@
 
 use std::io::{IsTerminal, stderr};
 
+use clap::{ArgAction, Args};
 use tracing_subscriber::EnvFilter;
 
-use crate::options::Verbosity;
 use crate::output::Log;
 
+/// The options about the log.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Verbosity {
+    /// Print on standard error which connections and paths open and close; twice: decisions, with addresses; three times: packets.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    /// Print errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
 /// Sends logs to standard error, as far as it can be written. `RUST_LOG` takes precedence over the options.
-pub(crate) fn start(verbosity: Verbosity) {
+pub fn start(verbosity: Verbosity) {
     let level = match (verbosity.quiet, verbosity.verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
