@@ -136,7 +136,7 @@ pub(crate) enum Protect {
     Sealed,
     /// No protection: regular Multipath TCP; each host on the path can read the data.
     Plain,
-    /// Data scrambling. This is obfuscation, not encryption: `plait attack scramble` recovers the data.
+    /// Data scrambling. This is obfuscation, not encryption: `plait-lab scramble` recovers the data.
     Scramble,
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn announce(options: &Options) {
         Protect::Sealed | Protect::Plain => {}
         Protect::Scramble => say(
             "scrambling is obfuscation, not encryption: an eavesdropper that captures a few hundred bytes in a row on one path \
-             can read them (plait attack scramble), and an attacker on a path can change them unnoticed",
+             can read them (plait-lab scramble), and an attacker on a path can change them unnoticed",
         ),
     }
 }

@@ -9,6 +9,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use plait_netns::Namespace;
 use serde_json::Value;
 use support::user::{User, place};
 use support::{PLAIT, TIMEOUT};
@@ -151,4 +152,50 @@ fn whether_plait_run_works_for_an_ordinary_user_is_found_by_trying() {
     assert!(network["why"].as_str().is_some_and(|why| why.starts_with("user namespaces: ")), "{network}");
     assert_eq!(output.status.code(), Some(0), "everything but plait run works: {report}");
     let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+fn an_ordinary_user_that_asks_for_tcp_is_told_what_doctor_says() {
+    let world = place("doctor_tcp");
+    let bob = User::new("daemon", &world);
+    let (code, printed, said) = doctor(&bob, &world, &[]);
+    assert_eq!(code, 0, "there are connections over UDP: {printed} {said}");
+    let line =
+        printed.lines().find(|line| line.starts_with("missing: privileges: ")).expect("doctor says it");
+    let line = line.rsplit_once(" [").expect("the reader").0;
+    for words in [
+        &["listen", "5000"][..],
+        &["connect", "127.0.0.1", "5000"],
+        &["serve", "--forward", "127.0.0.1:80", "--anyone"],
+    ] {
+        let mut program = bob.plait(&world, words[0], &[words, &["--carrier", "tcp"]].concat(), None);
+        let code = program.wait(TIMEOUT).expect("it ends").code();
+        let said = program.errors();
+        assert!(code == Some(7) && said.contains(line), "{words:?}: {code:?} {said:?} does not say {line:?}");
+    }
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_firewall_that_drops_what_is_forwarded_is_named_with_the_rules_that_help() {
+    let keys = tempfile::tempdir().expect("a directory");
+    let namespace = Namespace::named("firewall").expect("root may");
+    let doctor = || {
+        let mut command = Command::new(PLAIT);
+        command.arg("doctor").env("PLAIT_KEYS", keys.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let output = namespace.spawn(&mut command).expect("started").wait_with_output().expect("it ends");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(doctor().contains("ok: forwarding"), "{}", doctor());
+    namespace.run("nft", "add table ip filter").expect("added");
+    namespace
+        .run("nft", "add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }")
+        .expect("added");
+    let text = doctor();
+    let line = text.lines().find(|line| line.starts_with("missing: forwarding: ")).expect("it is seen");
+    let fix = line.split_once("; fix: ").and_then(|(_, fix)| fix.rsplit_once(" [")).expect("a remedy").0;
+    let mut shell = Command::new("sh");
+    assert!(namespace.spawn(shell.args(["-c", fix])).expect("started").wait().expect("it ends").success());
+    assert!(doctor().contains("ok: forwarding"), "{fix} does not help: {}", doctor());
 }

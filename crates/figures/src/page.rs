@@ -33,7 +33,7 @@ fn head(figures: &Figures, html: &mut String) -> anyhow::Result<()> {
     write!(
         html,
         "<p class=\"lead\">plait {} on {}, {} processors, Linux {}; {}; {}. Medians of {runs} {}, in which all systems take turns; {:.0} s in all. \
-         Every number under \"here\" was measured by this run of <code>plait lab figures</code>; those under \"paper\" stand in the paper that is named.</p>",
+         Every number under \"here\" was measured by this run of <code>plait-lab figures</code>; those under \"paper\" stand in the paper that is named.</p>",
         escape(version),
         escape(&machine.processor),
         machine.processors,

@@ -138,7 +138,7 @@ fn socket() -> PathBuf {
 pub fn up_detached(mut daemon: Command, config: &LabConfig) -> Result<Status> {
     if let Ok(running) = status() {
         return Err(Error::Background(format!(
-            "a lab is up already (process {}); `plait lab down` ends it",
+            "a lab is up already (process {}); `plait-lab down` ends it",
             running.process
         )));
     }
@@ -277,7 +277,7 @@ fn value(of: &impl Serialize) -> Result<Value> {
 pub fn ask(request: &Request) -> Result<Value> {
     let wrong = |error: String| Error::Background(format!("no answer from the lab: {error}"));
     let mut stream = UnixStream::connect(socket())
-        .map_err(|_| Error::Background("no lab is up; `plait lab up` starts one".to_owned()))?;
+        .map_err(|_| Error::Background("no lab is up; `plait-lab up` starts one".to_owned()))?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| wrong(error.to_string()))?;
     let mut text = serde_json::to_string(request).map_err(|error| wrong(error.to_string()))?;
     text.push('\n');

@@ -22,7 +22,7 @@ pub(crate) const OWNER_VARIABLE: &str = "PLAIT_LAB_OWNER";
 pub fn check() -> Result<()> {
     if !geteuid().is_root() {
         return Err(Error::Prerequisite(
-            "a lab needs root, or root in a user namespace: try `sudo plait lab up`".to_owned(),
+            "a lab needs root, or root in a user namespace: try `sudo plait-lab up`".to_owned(),
         ));
     }
     check_tun()
@@ -39,7 +39,7 @@ pub fn check_tun() -> Result<()> {
             std::io::ErrorKind::PermissionDenied => {
                 "let users open it (it gives them no rights outside their own namespaces): `sudo chmod 0666 /dev/net/tun`"
             }
-            _ => "see `plait doctor`",
+            _ => "see `plait-lab doctor`",
         };
         Error::Prerequisite(format!("cannot open /dev/net/tun: {error}; {remedy}"))
     })

@@ -82,7 +82,7 @@ fn a_background_lab_is_asked_attacked_and_ended() {
 
 fn use_a_background_lab() {
     let absent = control::status().expect_err("none is up");
-    assert!(absent.to_string().contains("plait lab up"), "{absent}");
+    assert!(absent.to_string().contains("plait-lab up"), "{absent}");
     let daemon = || again("a_background_lab_is_asked_attacked_and_ended", "daemon");
     let up = control::up_detached(daemon(), &LabConfig::default()).expect("it comes up");
     assert_eq!(up.paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);

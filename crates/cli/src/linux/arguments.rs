@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plait_console::logging::Verbosity;
 use plait_console::manual::{Completions, Manual};
@@ -14,10 +14,7 @@ use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::key::Key;
 use crate::linux::asking::{PathArguments, StatusArguments};
-use crate::linux::attack_scramble::{self, AttackScramble};
-use crate::linux::demo::Demo;
 use crate::linux::doctor::Doctor;
-use crate::linux::lab::Lab;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
 use crate::linux::run::{self, Run};
@@ -58,10 +55,6 @@ pub(crate) enum Command {
     Path(PathArguments),
     /// Show or create our key, and manage the known servers and allowed clients.
     Key(Key),
-    /// Run two hosts and two paths, with an eavesdropper and an injector on each path.
-    Lab(Lab),
-    /// Run the walkthrough: what eavesdroppers read and what attacks do, with four systems; ends in a report.
-    Demo(Demo),
     /// Report missing prerequisites, and the fix of each.
     Doctor(Doctor),
     /// Print completions for a shell.
@@ -70,15 +63,6 @@ pub(crate) enum Command {
     Man(Manual),
     #[command(name = "__enclosed", hide = true)]
     Enclosed(run::Child),
-    /// Run an eavesdropper's attack.
-    #[command(subcommand)]
-    Attack(Attack),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Attack {
-    /// Read a scrambled connection from a capture of one path, without any key.
-    Scramble(AttackScramble),
 }
 
 impl Command {
@@ -93,8 +77,7 @@ impl Command {
             | Self::Forward(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            // Some of these start others that do.
-            Self::Status(_) | Self::Path(_) | Self::Lab(_) | Self::Demo(_) | Self::Attack(_) => false,
+            Self::Status(_) | Self::Path(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
             // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
@@ -122,12 +105,9 @@ impl Command {
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Path(arguments) => arguments.run(),
             Self::Key(arguments) => arguments.run(),
-            Self::Lab(arguments) => arguments.run(),
-            Self::Demo(arguments) => arguments.run(),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
             Self::Completions(completions) => completions.run(Arguments::command()),
             Self::Man(manual) => manual.run(Arguments::command(), &SUPPLEMENT),
-            Self::Attack(Attack::Scramble(arguments)) => until_interrupted(attack_scramble::run(arguments)),
             Self::Enclosed(arguments) => return Ok(arguments.run()),
         }
         .map(|()| Exit::Success.into())
@@ -150,7 +130,9 @@ impl Arguments {
     /// A usage error, or the output of `--help` and `--version`.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut definition = Self::command();
-        let matches = definition.try_get_matches_from_mut(words)?;
+        let matches = definition
+            .try_get_matches_from_mut(words)
+            .map_err(|error| of_laboratory(&error, &mut definition).unwrap_or(error))?;
         let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         if let (Command::Doctor(doctor), Some((name, given))) = (&arguments.command, matches.subcommand())
             && let (Some(lack), Some(command)) = (doctor.lack(given), definition.find_subcommand_mut(name))
@@ -168,19 +150,30 @@ impl Arguments {
             | Command::Check(_)
             | Command::Path(_)
             | Command::Key(_)
-            | Command::Lab(_)
-            | Command::Demo(_)
             | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_)
-            | Command::Enclosed(_)
-            | Command::Attack(_) => None,
+            | Command::Enclosed(_) => None,
         };
         match options.and_then(Options::contradiction) {
             Some(contradiction) => Err(definition.error(ErrorKind::ArgumentConflict, contradiction)),
             None => Ok(arguments),
         }
     }
+}
+
+/// The commands of `plait-lab` that an unknown command of `plait` may mean, each with its name there.
+const OF_LABORATORY: [(&str, &str); 4] =
+    [("lab", "up"), ("demo", "demo"), ("figures", "figures"), ("attack", "scramble")];
+
+/// Returns the error that names `plait-lab`, if the unknown command is one of the laboratory.
+fn of_laboratory(error: &clap::Error, definition: &mut clap::Command) -> Option<clap::Error> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (_, there) = OF_LABORATORY.into_iter().find(|(here, _)| here == unknown)?;
+    let words = format!(
+        "`plait {unknown}` belongs to another program\n  fix: plait-lab {there} (plait-lab --help lists its commands)"
+    );
+    Some(definition.error(ErrorKind::InvalidSubcommand, words))
 }
 
 #[cfg(test)]

@@ -139,35 +139,6 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         ],
     ),
     (
-        "plait-lab",
-        &[
-            ("plait lab up", "Two hosts, two paths, an eavesdropper and an injector on each."),
-            (
-                "plait lab up --path dsl=50mbit,10ms,trusted --path lte=30mbit,40ms,1%,10ms,128kB",
-                "Paths of one's own: rate, delay one way, loss, jitter, queue.",
-            ),
-            ("plait lab path lte loss=2% delay=80ms", "The path gets worse while it is used."),
-            (
-                "plait lab attack --path b flip every=100000",
-                "A bit in each hundred thousandth byte on path b.",
-            ),
-        ],
-    ),
-    (
-        "plait-lab-figures",
-        &[
-            (
-                "plait lab figures --out figures",
-                "All figures of the papers, as figures/figures.html to read and figures/figures.json.",
-            ),
-            ("plait lab figures --only kato-table2 --runs 15", "One of them, more often."),
-        ],
-    ),
-    (
-        "plait-demo",
-        &[("plait demo --report report.html", "All systems under all attacks, as a page to read.")],
-    ),
-    (
         "plait-doctor",
         &[
             ("plait doctor", "Missing prerequisites of this machine, each with its fix."),
@@ -176,10 +147,6 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
                 "The same, and what each path lets through to that server, as plait check says it.",
             ),
         ],
-    ),
-    (
-        "plait-attack-scramble",
-        &[("plait attack scramble path-b.pcapng --plain sent.txt", "How much of it is right.")],
     ),
 ];
 
@@ -226,7 +193,7 @@ const ENVIRONMENT: &[Entry] = &[
 ];
 
 /// The text of the section SEE ALSO.
-const SEE_ALSO: &str = "docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
+const SEE_ALSO: &str = "plait-lab(1); docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
 
 /// The parts of the pages that `--help` does not have.
 pub(crate) const SUPPLEMENT: Supplement = Supplement {
@@ -276,10 +243,9 @@ mod tests {
             }
         }
         // Commands with options of their own have one.
-        for command in [
-            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key", "lab",
-            "demo",
-        ] {
+        for command in
+            ["connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key"]
+        {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }
     }

@@ -2,15 +2,11 @@
 
 pub(crate) mod arguments;
 mod asking;
-mod attack_scramble;
 pub(crate) mod control;
-mod demo;
 mod directory;
 mod doctor;
 mod door;
-mod figures;
 pub(crate) mod firewall;
-mod lab;
 pub(crate) mod limits;
 mod listen;
 mod manual;

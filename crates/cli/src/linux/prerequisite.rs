@@ -18,27 +18,21 @@ pub(crate) enum Check {
     Tun,
     Ip,
     Nft,
-    Namespaces,
     PrivateNetwork,
     Translation,
     Forwarding,
-    KernelMultipath,
-    UserNamespaces,
 }
 
 impl Check {
     /// All prerequisites, in the order of the report.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Privileges,
         Self::Tun,
         Self::Ip,
         Self::Nft,
-        Self::Namespaces,
         Self::PrivateNetwork,
         Self::Translation,
         Self::Forwarding,
-        Self::KernelMultipath,
-        Self::UserNamespaces,
     ];
 
     /// The prerequisites of the stack on this machine.
@@ -47,32 +41,9 @@ impl Check {
     /// The prerequisites if UDP is enough.
     pub(crate) const SOCKETS: [Self; 1] = [Self::Ip];
 
-    /// The prerequisites of `plait lab` and `plait demo`, for root.
-    const LAB: [Self; 4] = [Self::Privileges, Self::Tun, Self::Ip, Self::Namespaces];
-
-    /// The same for an ordinary user, which is root in a user namespace there.
-    const LAB_OF_USER: [Self; 3] = [Self::Tun, Self::Ip, Self::UserNamespaces];
-
-    /// The prerequisites that matter to this user: a user without root has other namespaces.
-    pub(crate) fn of_this_user() -> impl Iterator<Item = Self> {
-        let is_for_root = |check: &Self| *check == Self::Namespaces;
-        Self::ALL.into_iter().filter(move |check| !is_ordinary_user() || !is_for_root(check))
-    }
-
     /// Whether connections of this user to other hosts fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
-        match self {
-            _ if is_ordinary_user() => Self::SOCKETS.contains(&self),
-            Self::Privileges
-            | Self::Tun
-            | Self::Ip
-            | Self::Nft
-            | Self::Namespaces
-            | Self::PrivateNetwork
-            | Self::Translation
-            | Self::Forwarding => true,
-            Self::KernelMultipath | Self::UserNamespaces => false,
-        }
+        !is_ordinary_user() || Self::SOCKETS.contains(&self)
     }
 
     /// Its name.
@@ -82,28 +53,21 @@ impl Check {
             Self::Tun => "TUN device",
             Self::Ip => "ip",
             Self::Nft => "nft",
-            Self::Namespaces => "network namespaces",
             Self::PrivateNetwork => "private network",
             Self::Translation => "address translation",
             Self::Forwarding => "forwarding",
-            Self::KernelMultipath => "Multipath TCP of the kernel",
-            Self::UserNamespaces => "user namespaces",
         }
     }
 
     /// The commands that need it.
     fn needed_by(self) -> &'static str {
         match self {
-            Self::Privileges | Self::Translation | Self::Forwarding => {
+            Self::Privileges | Self::Tun | Self::Translation | Self::Forwarding => {
                 "all connections over TCP; --carrier udp does without"
             }
             Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
-            Self::Tun => "all connections over TCP (--carrier udp does without), plait lab, plait demo",
-            Self::Ip => "all connections, plait lab, plait demo",
-            Self::Namespaces => "plait lab, plait demo",
+            Self::Ip => "all connections",
             Self::PrivateNetwork => "plait run",
-            Self::KernelMultipath => "only for plait demo and plait lab figures, to compare with the kernel",
-            Self::UserNamespaces => "only for plait lab and plait demo without root",
         }
     }
 
@@ -114,12 +78,9 @@ impl Check {
             Self::Tun => prerequisite::tun(),
             Self::Ip => prerequisite::ip(),
             Self::Nft => prerequisite::program("nft", &["--version"], "nftables"),
-            Self::Namespaces => prerequisite::network_namespaces(),
             Self::PrivateNetwork => private_network(),
             Self::Translation => translation(),
             Self::Forwarding => forwarding(),
-            Self::KernelMultipath => kernel_multipath(),
-            Self::UserNamespaces => prerequisite::user_namespaces(),
         }
         .map_err(|missing| MissingPrerequisite::named(self.name(), missing))
     }
@@ -180,18 +141,6 @@ pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy | Exit::PerhapsDelivered => None,
     };
     missing.map_or(error, anyhow::Error::from)
-}
-
-/// The missing prerequisite of this user for a lab, if there is one.
-pub(crate) fn of_lab() -> anyhow::Result<()> {
-    let checks = if is_ordinary_user() { Check::LAB_OF_USER.as_slice() } else { Check::LAB.as_slice() };
-    first(checks).map_or(Ok(()), |missing| Err(missing.into()))
-}
-
-/// The same for the figures of the papers, with measurements of the kernel's Multipath TCP.
-pub(crate) fn of_figures() -> anyhow::Result<()> {
-    of_lab()?;
-    first(&[Check::KernelMultipath]).map_or(Ok(()), |missing| Err(missing.into()))
 }
 
 const KERNEL_NAT: &str =
@@ -255,15 +204,6 @@ fn forwarding() -> Found {
     match firewall::obstacle() {
         None => Ok("no firewall drops what plait forwards".to_owned()),
         Some(obstacle) => Err((obstacle.why, obstacle.fix.into())),
-    }
-}
-
-fn kernel_multipath() -> Found {
-    const FIX: &str = "sysctl net.mptcp.enabled=1, with a kernel that has CONFIG_MPTCP";
-    match std::fs::read_to_string("/proc/sys/net/mptcp/enabled") {
-        Ok(text) if text.trim() == "1" => Ok("enabled".to_owned()),
-        Ok(_) => Err(("switched off".to_owned(), FIX.into())),
-        Err(_) => Err(("this kernel has none".to_owned(), FIX.into())),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The methods of Table II of Kato 2017 and 2018, and those that plait uses instead. Each transforms a message of whole blocks, and back.
-//! The code here does not know the time; the bench `scramble` and `plait lab figures` have clocks.
+//! The code here does not know the time; the bench `scramble` and `plait-lab figures` have clocks.
 
 use std::cell::Cell;
 use std::rc::Rc;

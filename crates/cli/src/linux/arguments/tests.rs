@@ -101,7 +101,6 @@ fn contradictions_are_errors_of_usage() {
         "plait listen 80 --client-key ada",
         "plait connect h 80 --plain --protect scramble",
         "plait connect h 80 --protect scrambled",
-        "plait attack scramble",
         "plait listen 80 --send-buffer 1K",
         "plait listen 80 --receive-buffer 2G",
         "plait listen 80 --max-half-open 0",
@@ -113,4 +112,20 @@ fn contradictions_are_errors_of_usage() {
     ] {
         assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
     }
+}
+
+#[test]
+fn the_commands_of_the_laboratory_are_errors_that_name_its_program() {
+    for (words, fix) in [
+        ("plait lab up --path a=1mbit,1ms", "plait-lab up"),
+        ("plait -v demo --runs 1", "plait-lab demo"),
+        ("plait figures", "plait-lab figures"),
+        ("plait attack scramble b.pcapng", "plait-lab scramble"),
+    ] {
+        let error = parse(words).expect_err(words);
+        assert_eq!(error.exit_code(), 2, "{words}");
+        assert!(error.to_string().contains(&format!("fix: {fix} ")), "{words}: {error}");
+    }
+    let unknown = parse("plait laboratory").expect_err("there is none").to_string();
+    assert!(!unknown.contains("plait-lab"), "{unknown}");
 }

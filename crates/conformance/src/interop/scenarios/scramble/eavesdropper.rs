@@ -192,7 +192,7 @@ fn by_the_papers(text: &[u8]) -> Vec<u8> {
     text.windows(65).map(|bytes| bytes.iter().fold(0, |sum, byte| sum ^ byte)).collect()
 }
 
-/// `plait attack scramble` on the capture: bytes that it reads rightly, and bytes that it saw.
+/// `plait-lab scramble`, beside `plait`, on the capture: bytes that it reads rightly, and bytes that it saw.
 fn attack(
     context: &Context<'_>,
     bed: &Testbed,
@@ -200,8 +200,15 @@ fn attack(
     capture: &Path,
     plain: &Path,
 ) -> Result<(u64, u64)> {
-    let mut command = plait(context, &["attack", "scramble"])?;
-    command.arg(capture).arg("--plain").arg(plain).arg("--output").arg(directory.join("recovered"));
+    let program = context.plait().context("only plait scrambles")?.with_file_name("plait-lab");
+    let mut command = Command::new(program);
+    command
+        .arg("scramble")
+        .arg(capture)
+        .arg("--plain")
+        .arg(plain)
+        .arg("--output")
+        .arg(directory.join("recovered"));
     let mut program = Program::start(&bed.client, directory, "attack", command, End::Own, End::Own)?;
     let status = program.wait(TIME_TO_THINK)?;
     ensure!(status.success(), "the attack failed: {}", program.last_words());

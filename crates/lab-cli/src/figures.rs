@@ -1,4 +1,4 @@
-//! `plait lab figures`: the measured results of the papers, measured again.
+//! `plait-lab figures`: the measured results of the papers, measured again.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use plait_console::output;
 use plait_figures::{Claim, Figure, Options};
 use plait_lab::privilege;
 
-use crate::linux::prerequisite;
-use crate::output;
+use crate::plait::Plait;
+use crate::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Figures {
@@ -26,6 +27,8 @@ pub(crate) struct Figures {
     /// Measure only this figure (repeatable): a name as in figures.json.
     #[arg(long, value_name = "NAME", value_parser = figure)]
     only: Vec<plait_figures::Id>,
+    #[command(flatten)]
+    plait: Plait,
 }
 
 fn figure(name: &str) -> Result<plait_figures::Id, String> {
@@ -39,14 +42,15 @@ fn figure(name: &str) -> Result<plait_figures::Id, String> {
 impl Figures {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         prerequisite::of_figures()?;
-        let plait = env::current_exe().context("finding the program itself")?;
         if privilege::is_ordinary_user() {
             // The same again as root of a user namespace.
-            let mut again = privilege::in_user_namespace(&plait)?;
+            let program = env::current_exe().context("finding the program itself")?;
+            let mut again = privilege::in_user_namespace(program)?;
             return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
         }
         let scratch = env::temp_dir().join(format!("plait-figures-{}", std::process::id()));
-        let Self { out, runs, quick: is_quick, only } = self;
+        let Self { out, runs, quick: is_quick, only, plait } = self;
+        let plait = plait.find()?;
         let options = Options { plait, scratch, runs: runs.into(), is_quick, only };
         let begins = |id: plait_figures::Id| output::say_lines(&format!("measuring {} ...\n", id.as_str()));
         let mut shown = Ok(());

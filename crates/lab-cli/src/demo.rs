@@ -1,4 +1,4 @@
-//! `plait demo`: the walkthrough, and its report.
+//! `plait-lab demo`: the walkthrough, and its report.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use plait_console::output;
 use plait_lab::privilege;
 
-use crate::linux::prerequisite;
-use crate::output;
+use crate::plait::Plait;
+use crate::prerequisite;
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -28,19 +29,22 @@ pub(crate) struct Demo {
     /// End with an error also if sealed is slower than required, on a machine that was not busy.
     #[arg(long)]
     judge: bool,
+    #[command(flatten)]
+    plait: Plait,
 }
 
 impl Demo {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         prerequisite::of_lab()?;
-        let plait = env::current_exe().context("finding the program itself")?;
         if privilege::is_ordinary_user() {
             // The same again as root of a user namespace.
-            let mut again = privilege::in_user_namespace(&plait)?;
+            let program = env::current_exe().context("finding the program itself")?;
+            let mut again = privilege::in_user_namespace(program)?;
             return Err(again.args(env::args_os().skip(1)).exec()).context("starting the program again");
         }
         let scratch = env::temp_dir().join(format!("plait-demo-{}", std::process::id()));
-        let Self { report, size, runs, seed, judge } = self;
+        let Self { report, size, runs, seed, judge, plait } = self;
+        let plait = plait.find()?;
         let options = plait_demo::Options { plait, scratch, size, runs: runs.into(), seed };
         let walkthrough = plait_demo::run_all(&options)?;
         let [html, json] = plait_demo::write_report(&walkthrough, &report)?;

@@ -1,5 +1,6 @@
-//! `plait demo`: it ends without an error and leaves nothing behind, and a browser opens its report without a complaint and without a
-//! request to any host. Needs root and Chromium (`scripts/setup --with-chromium`).
+//! `plait-lab demo`: it ends without an error and leaves nothing behind, and a browser opens its report without a complaint and without a
+//! request to any host. Needs root and Chromium (`scripts/setup --with-chromium`), and
+//! `plait` beside `plait-lab` (`cargo build -p plait-cli`).
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
+const PLAIT_LAB: &str = env!("CARGO_BIN_EXE_plait-lab");
 
 /// Everything that a program can leave behind: names, devices, rules, tables, processes, files, settings.
 const LEAVINGS: &str = "
@@ -35,7 +36,7 @@ fn the_demo_leaves_nothing_behind_and_its_report_opens_without_network() {
         sh $1/leavings.sh > $1/after";
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "sh", "-c", script]);
-    let output = command.arg(PLAIT).arg(&place.0).stdin(Stdio::null()).output().expect("started");
+    let output = command.arg(PLAIT_LAB).arg(&place.0).stdin(Stdio::null()).output().expect("started");
     assert!(output.status.success(), "{output:?}");
     let read = |file: &Path| fs::read_to_string(file).expect("written");
     assert_eq!(read(&after), read(&before));

@@ -1,4 +1,5 @@
-//! `plait lab figures`: that every figure is there with numbers, as a page and as JSON, and that nothing stays behind. Needs root.
+//! `plait-lab figures`: that every figure is there with numbers, as a page and as JSON, and that nothing stays behind. Needs
+//! root, and `plait` beside `plait-lab` (`cargo build -p plait-cli`).
 
 #![allow(clippy::disallowed_methods, reason = "processes and files")]
 
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use plait_figures::{Conclusion, Figures, Id};
 
-const PLAIT: &str = env!("CARGO_BIN_EXE_plait");
+const PLAIT_LAB: &str = env!("CARGO_BIN_EXE_plait-lab");
 
 #[test]
 #[ignore = "needs root"]
@@ -16,8 +17,8 @@ fn every_figure_is_measured_and_told_with_its_numbers() {
     plait_lab::privilege::check().expect("this machine can have a lab");
     let place = Place::new();
     let (page, json) = (place.0.join("out/figures.html"), place.0.join("out/figures.json"));
-    let mut command = Command::new(PLAIT);
-    command.args(["lab", "figures", "--quick", "--runs", "1", "--out"]).arg(place.0.join("out"));
+    let mut command = Command::new(PLAIT_LAB);
+    command.args(["figures", "--quick", "--runs", "1", "--out"]).arg(place.0.join("out"));
     command.env("TMPDIR", &place.0);
     let output = command.stdin(Stdio::null()).output().expect("started");
     assert!(output.status.success(), "{output:?}");
@@ -51,8 +52,7 @@ fn every_figure_is_measured_and_told_with_its_numbers() {
 
 #[test]
 fn a_figure_that_there_is_not_is_an_error_of_usage_that_names_all() {
-    let output =
-        Command::new(PLAIT).args(["lab", "figures", "--only", "figure-99"]).output().expect("started");
+    let output = Command::new(PLAIT_LAB).args(["figures", "--only", "figure-99"]).output().expect("started");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(Id::ALL.iter().all(|id| said.contains(id.as_str())), "{said}");
@@ -67,7 +67,7 @@ struct Place(PathBuf);
 
 impl Place {
     fn new() -> Self {
-        let directory = std::env::temp_dir().join(format!("plait-cli-figures-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("plait-lab-cli-figures-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         Self(directory)
     }

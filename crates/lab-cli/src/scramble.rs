@@ -1,4 +1,4 @@
-//! `plait attack scramble`.
+//! `plait-lab scramble`: an eavesdropper's attack on a scrambled connection.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use plait_console::output;
 use plait_cryptanalysis::{Capture, Effort, Model, Recovered, Truth, read_runs};
 
-use crate::output;
-
 #[derive(Debug, Args)]
-pub(crate) struct AttackScramble {
+pub(crate) struct Scramble {
     /// The capture (pcapng or pcap); the direction that carried more data is read.
     capture: PathBuf,
     /// The data that was sent, to compute how much of the recovered text is right.
@@ -28,12 +27,13 @@ pub(crate) struct AttackScramble {
     output: Option<PathBuf>,
 }
 
-pub(crate) async fn run(arguments: AttackScramble) -> anyhow::Result<()> {
-    // Seconds of computing, on another thread than the one that waits for signals.
-    tokio::task::spawn_blocking(move || attack(&arguments)).await?
+impl Scramble {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        attack(&self)
+    }
 }
 
-fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
+fn attack(arguments: &Scramble) -> anyhow::Result<()> {
     let place = arguments.capture.display();
     let file = File::open(&arguments.capture).with_context(|| format!("cannot open {place}"))?;
     let capture = Capture::read(BufReader::new(file), arguments.interface)
@@ -49,7 +49,7 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
     let bytes: u64 = recovered.iter().map(length).sum();
     let text: u64 = recovered.iter().filter(|run| run.bits_per_byte < TEXT).map(length).sum();
     let mut words = format!(
-        "plait: {} to {}: {bytes} bytes in {} runs; {text} of them look like text now\n",
+        "plait-lab: {} to {}: {bytes} bytes in {} runs; {text} of them look like text now\n",
         id.source,
         id.destination,
         recovered.len(),
@@ -59,9 +59,9 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
         words += &match Truth::align(&plain, &runs).map(|truth| truth.score(&recovered)) {
             Some(score) => {
                 let percent = 100.0 * score.fraction();
-                format!("plait: {percent:.1}% right: {} of {} bytes\n", score.right, score.seen)
+                format!("plait-lab: {percent:.1}% right: {} of {} bytes\n", score.right, score.seen)
             }
-            None => "plait: nothing in the capture belongs to that plain text\n".to_owned(),
+            None => "plait-lab: nothing in the capture belongs to that plain text\n".to_owned(),
         };
     }
     output::say_lines(&words);
@@ -71,7 +71,7 @@ fn attack(arguments: &AttackScramble) -> anyhow::Result<()> {
 /// Bits per byte that the model needs for text; noise takes more than 5.
 const TEXT: f32 = 4.4;
 
-fn write_text(arguments: &AttackScramble, recovered: &[Recovered]) -> anyhow::Result<()> {
+fn write_text(arguments: &Scramble, recovered: &[Recovered]) -> anyhow::Result<()> {
     let Some(place) = &arguments.output else {
         let shown = if io::stdout().is_terminal() { printable } else { <[u8]>::to_vec };
         return output::written(write_runs(io::stdout().lock(), recovered, shown));

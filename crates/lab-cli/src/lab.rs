@@ -1,4 +1,4 @@
-//! `plait lab`: two hosts and two paths with an eavesdropper and an injector on each path.
+//! The lab: two hosts and two paths with an eavesdropper and an injector on each path.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+use plait_console::output;
 use plait_lab::control::{self, Request};
 use plait_lab::{Direction, InjectionLog, LabConfig, Line, PathClass, PathConfig, Summary, privilege};
 
-use crate::linux::figures::Figures;
-use crate::linux::prerequisite;
-use crate::output;
+use crate::prerequisite;
 
 /// Interval of the looks of `watch`.
 const LOOKING: Duration = Duration::from_millis(200);
 
-#[derive(Debug, Args)]
-pub(crate) struct Lab {
-    #[command(subcommand)]
-    action: Action,
-}
-
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Start the lab in the background: hosts `client` and `server`, and the paths between them. Without --path and --paths: `a`
     /// (trusted) and `b` (untrusted), 100 Mbit/s and 20 ms round trip each.
     #[command(after_long_help = conditions())]
@@ -68,7 +61,7 @@ enum Action {
         #[arg(required = true)]
         words: Vec<String>,
     },
-    /// Change the conditions of a path in use, as in `plait lab path b loss=2% delay=80ms`; without conditions: show them.
+    /// Change the conditions of a path in use, as in `plait-lab path b loss=2% delay=80ms`; without conditions: show them.
     #[command(after_long_help = conditions())]
     Path {
         /// The path.
@@ -88,9 +81,6 @@ enum Action {
         #[arg(long)]
         to_server: bool,
     },
-    /// Repeat the measurements of the papers: writes a page with their numbers beside ours, and the reason of each difference. It
-    /// takes about ten minutes, in hosts of its own; a running lab does not matter.
-    Figures(Figures),
     /// The process in the background.
     #[command(name = "__serve", hide = true)]
     Serve,
@@ -108,10 +98,10 @@ fn conditions() -> String {
     format!("Conditions:\n{}", lines.collect::<String>())
 }
 
-impl Lab {
+impl Action {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        match self.action {
-            Action::Up { given, paths, seed, captures } => {
+        match self {
+            Self::Up { given, paths, seed, captures } => {
                 let defaults = LabConfig::default();
                 let given = match paths {
                     Some(file) => read_paths(&file)?,
@@ -120,28 +110,27 @@ impl Lab {
                 let paths = if given.is_empty() { defaults.paths } else { given };
                 up(LabConfig { paths, seed, captures, ..defaults })
             }
-            Action::Down => output::result(
+            Self::Down => output::result(
                 control::down()?.iter().map(|name| format!("removed {name}\n")).collect::<String>(),
             ),
-            Action::Status => {
+            Self::Status => {
                 let lines: String = control::status()?.paths.iter().map(|path| line(path) + "\n").collect();
                 output::result(lines)
             }
-            Action::Watch { path } => watch(path.as_deref()),
-            Action::Shell { host } => {
+            Self::Watch { path } => watch(path.as_deref()),
+            Self::Shell { host } => {
                 let mut shell = control::shell(&host)?;
                 output::say_lines(&format!("in {host}; the server is 10.77.255.2{}\n", places()?));
                 Err(shell.exec()).context("starting a shell")
             }
-            Action::Attack { path, words } => arm(path, &words),
-            Action::Path { path, to, words } => change(&path, to, words),
-            Action::Text { path, to_server } => {
+            Self::Attack { path, words } => arm(path, &words),
+            Self::Path { path, to, words } => change(&path, to, words),
+            Self::Text { path, to_server } => {
                 let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
                 let text = control::ask(&Request::Text { path, direction, limit: 65_536 })?;
                 output::result(text.as_str().unwrap_or_default())
             }
-            Action::Figures(arguments) => arguments.run(),
-            Action::Serve => Ok(control::serve()?),
+            Self::Serve => Ok(control::serve()?),
         }
     }
 }
@@ -154,10 +143,10 @@ fn up(config: LabConfig) -> anyhow::Result<()> {
     } else {
         Command::new(program)
     };
-    daemon.args(["lab", "__serve"]);
+    daemon.arg("__serve");
     let status = control::up_detached(daemon, &config)?;
     let hint =
-        "up; try: plait lab shell client; plait lab watch; plait lab attack --path b flip; plait lab down\n";
+        "up; try: plait-lab shell client; plait-lab watch; plait-lab attack --path b flip; plait-lab down\n";
     let lines: String = status.paths.iter().map(|path| line(path) + "\n").collect();
     output::result(hint.to_owned() + &lines)
 }
@@ -205,7 +194,7 @@ fn arm(path: Option<String>, words: &[String]) -> anyhow::Result<()> {
         output::result(format!("called off on {place}\n"))
     } else {
         control::attack(path.as_deref(), words.iter().map(String::as_str))?;
-        output::result(format!("armed on {place}; plait lab status says when it has struck\n"))
+        output::result(format!("armed on {place}; plait-lab status says when it has struck\n"))
     }
 }
 
