@@ -5,7 +5,7 @@ use plait_pcap::LinkType;
 /// The IP packet in a frame; `None` if there is none or the link layer is not one that a path is captured on.
 pub(crate) fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     match link {
-        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType::Unknown(RAW_OF_BSD) => Some(frame),
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType::RAW_OF_BSD => Some(frame),
         LinkType::ETHERNET => ethernet(frame.get(12..)?),
         LinkType::LINUX_SLL => typed(frame.get(14..16)?, frame.get(16..)?),
         LinkType::LINUX_SLL2 => typed(frame.get(..2)?, frame.get(20..)?),
@@ -28,9 +28,6 @@ fn typed<'a>(ether_type: &[u8], packet: &'a [u8]) -> Option<&'a [u8]> {
 
 const VLAN: &[u8; 2] = &[0x81, 0x00];
 const PROVIDER_VLAN: &[u8; 2] = &[0x88, 0xa8];
-
-/// `DLT_RAW` where a program has written it without translation.
-const RAW_OF_BSD: u32 = 12;
 
 #[cfg(test)]
 mod tests {
@@ -55,6 +52,6 @@ mod tests {
         }
         assert_eq!(ip_packet(LinkType::ETHERNET, &ethernet[..13]), None);
         assert_eq!(ip_packet(LinkType::ETHERNET, &[&[2; 12][..], &[0x08, 0x06], b"arp"].concat()), None);
-        assert_eq!(ip_packet(LinkType::USB_LINUX, b"packet"), None);
+        assert_eq!(ip_packet(LinkType(189), b"packet"), None);
     }
 }

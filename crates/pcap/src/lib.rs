@@ -1,7 +1,7 @@
 //! Packet captures.
 //!
 //! [`Writer`] writes pcapng (draft-ietf-opsawg-pcapng) with nanosecond timestamps. The interfaces are named at the start, one for each
-//! path. [`Reader`] reads pcapng and the older pcap, in any byte order and resolution. Neither parses the packets.
+//! path. `Reader`, of the feature `read`, reads pcapng and the older pcap, in any byte order and resolution. Neither parses the packets.
 //!
 //! ```
 //! use plait_pcap::{Interface, Packet, Reader, Writer};
@@ -18,13 +18,13 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod block;
 mod packet;
+#[cfg(feature = "read")]
 mod reader;
 mod writer;
 
-pub use packet::{Direction, Interface, Packet};
+pub use packet::{Direction, Interface, LinkType, Packet};
+#[cfg(feature = "read")]
 pub use reader::{ReadError, Reader};
 pub use writer::Writer;
-
-/// The header type of an interface's packets: the LINKTYPE of the file formats.
-pub use pcap_file::DataLink as LinkType;

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::LinkType;
-
 /// One interface of a capture: where packets were seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
@@ -23,6 +21,27 @@ impl Interface {
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), description: None, link_type: LinkType::RAW, snap_length: 0 }
     }
+}
+
+/// The header type of an interface's packets: the LINKTYPE of the file formats.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// Ethernet.
+    pub const ETHERNET: Self = Self(1);
+    /// An IP packet, as some programs write it that do not translate the number of BSD.
+    pub const RAW_OF_BSD: Self = Self(12);
+    /// An IP packet of either version.
+    pub const RAW: Self = Self(101);
+    /// Linux, all devices: 16 bytes with the EtherType at the end.
+    pub const LINUX_SLL: Self = Self(113);
+    /// An IPv4 packet.
+    pub const IPV4: Self = Self(228);
+    /// An IPv6 packet.
+    pub const IPV6: Self = Self(229);
+    /// Linux, all devices: 20 bytes with the EtherType at the beginning.
+    pub const LINUX_SLL2: Self = Self(276);
 }
 
 /// One packet of a capture.

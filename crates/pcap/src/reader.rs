@@ -10,9 +10,9 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use pcap_file::{PcapError, TsResolution};
+use pcap_file::{DataLink, PcapError, TsResolution};
 
-use crate::{Direction, Interface, Packet};
+use crate::{Direction, Interface, LinkType, Packet};
 
 /// Reads the packets of a capture, in the order of the file. It ends at the end of the file or behind the first error:
 /// what lies behind a damaged place cannot be found.
@@ -66,7 +66,7 @@ impl<R: Read> Reader<R> {
             let reader = PcapReader::new(source).map_err(read_error)?;
             let header = reader.header();
             interfaces.push(Interface {
-                link_type: header.datalink,
+                link_type: header.datalink.into(),
                 snap_length: header.snaplen,
                 ..Interface::named("")
             });
@@ -184,9 +184,16 @@ impl Unit {
     }
 }
 
+impl From<DataLink> for LinkType {
+    fn from(link: DataLink) -> Self {
+        // Further bits of a pcap file tell the length of the checksum of frames.
+        Self(u32::from(link) as u16)
+    }
+}
+
 fn interface(block: &InterfaceDescriptionBlock<'_>) -> Interface {
     let mut interface =
-        Interface { link_type: block.linktype, snap_length: block.snaplen, ..Interface::named("") };
+        Interface { link_type: block.linktype.into(), snap_length: block.snaplen, ..Interface::named("") };
     for option in &block.options {
         match option {
             InterfaceDescriptionOption::IfName(name) => interface.name = name.to_string(),

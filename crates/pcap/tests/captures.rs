@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
 use pcap_file::{DataLink, Endianness};
 use plait_pcap::{Direction, Interface, LinkType, Packet, ReadError, Reader, Writer};
@@ -42,6 +43,57 @@ fn everything_that_is_written_is_read_again() {
     let mut reader = Reader::new(&file[..]).expect("a capture");
     reader.next();
     assert_eq!(reader.interfaces(), two_interfaces());
+}
+
+/// The same capture by another writer: one interface with a description, one packet with a comment and a direction.
+fn by_another_writer(interface: &Interface, packet: &Packet<'_>) -> Vec<u8> {
+    let section = SectionHeaderBlock {
+        endianness: Endianness::Little,
+        options: vec![SectionHeaderOption::UserApplication("plait test".into())],
+        ..SectionHeaderBlock::default()
+    };
+    let mut writer = PcapNgWriter::with_section_header(Vec::new(), section).expect("memory");
+    let text = interface.description.clone().expect("there is one");
+    let options = vec![
+        InterfaceDescriptionOption::IfName(interface.name.clone().into()),
+        InterfaceDescriptionOption::IfDescription(text.into()),
+        InterfaceDescriptionOption::IfTsResol(9),
+    ];
+    let block = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
+    writer.write_pcapng_block(block).expect("memory");
+    let comment = packet.comment.clone().expect("there is one");
+    let block = EnhancedPacketBlock {
+        interface_id: packet.interface,
+        timestamp: packet.at,
+        original_len: packet.original_len,
+        data: packet.data.clone(),
+        options: vec![EnhancedPacketOption::Comment(comment), EnhancedPacketOption::Flags(2)],
+    };
+    writer.write_pcapng_block(block).expect("memory");
+    writer.into_inner()
+}
+
+#[test]
+fn the_bytes_are_those_of_another_writer() {
+    for data in [&b""[..], b"1", b"12", b"123", b"1234"] {
+        for comment in ["", "why", "four"] {
+            let packet = Packet::new(0, TIME, data).going(Direction::Outbound).commented(comment);
+            let interface = two_interfaces().remove(0);
+            let mut writer =
+                Writer::new(Vec::new(), Some("plait test"), [interface.clone()]).expect("memory");
+            writer.write(&packet).expect("memory");
+            assert_eq!(writer.into_inner(), by_another_writer(&interface, &packet), "{data:?} {comment}");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_an_option_cannot_hold_is_an_error() {
+    let mut writer = Writer::new(Vec::new(), None, two_interfaces()).expect("memory");
+    let longest = "x".repeat(usize::from(u16::MAX));
+    writer.write(&Packet::new(0, TIME, b"x").commented(&*longest)).expect("it fits");
+    writer.write(&Packet::new(0, TIME, b"x").commented(longest + "x")).expect_err("too long");
+    assert_eq!(read(&writer.into_inner()).len(), 1, "and nothing was written");
 }
 
 #[test]
