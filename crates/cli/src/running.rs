@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use plait::{Monitor, Status, Subflow};
 use plait_proxy::convert::Instance;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Most connections reported at a time: an answer must fit into memory on both sides.
 const MAX_TOLD: usize = 1000;
@@ -242,6 +241,6 @@ impl Drop for Listed {
 
 /// The current second, in RFC 3339.
 fn now() -> String {
-    let now = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap_or_else(|_| OffsetDateTime::now_utc());
-    now.format(&Rfc3339).unwrap_or_default()
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }

@@ -1,9 +1,11 @@
 //! The log on standard error.
 
+use std::env;
 use std::io::{IsTerminal, stderr};
 
 use clap::{ArgAction, Args};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 use crate::output::Log;
 
@@ -20,19 +22,57 @@ pub struct Verbosity {
 
 /// Sends logs to standard error, as far as it can be written. `RUST_LOG` takes precedence over the options.
 pub fn start(verbosity: Verbosity) {
-    let level = match (verbosity.quiet, verbosity.verbose) {
-        (true, _) => "error",
-        (false, 0) => "warn",
-        (false, 1) => "info",
-        (false, 2) => "debug",
-        (false, _) => "trace",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Log)
         // Otherwise a failing formatter panics if standard error cannot be written.
         .log_internal_errors(false)
-        .with_ansi(stderr().is_terminal())
-        .init();
+        .with_ansi(stderr().is_terminal());
+    let targets =
+        env::var("RUST_LOG").ok().and_then(|words| asked(&words)).unwrap_or_else(|| verbosity.targets());
+    tracing_subscriber::registry().with(targets).with(lines).init();
+}
+
+/// Returns what a value of `RUST_LOG` asks for; `None` if it is empty or invalid.
+fn asked(words: &str) -> Option<Targets> {
+    if words.is_empty() { None } else { words.parse().ok() }
+}
+
+impl Verbosity {
+    /// Returns the most detailed lines, of all modules alike.
+    fn targets(self) -> Targets {
+        Targets::new().with_default(match (self.quiet, self.verbose) {
+            (true, _) => LevelFilter::ERROR,
+            (false, 0) => LevelFilter::WARN,
+            (false, 1) => LevelFilter::INFO,
+            (false, 2) => LevelFilter::DEBUG,
+            (false, _) => LevelFilter::TRACE,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::filter::LevelFilter as Level;
+
+    use super::*;
+
+    #[test]
+    fn a_variable_names_levels_of_modules_and_a_mistake_leaves_those_of_the_options() {
+        let targets = asked("warn,plait_mptcp=trace,plait_host=off").expect("valid");
+        assert_eq!(targets.default_level(), Some(Level::WARN));
+        let levels: Vec<_> = targets.iter().collect();
+        assert!(levels.contains(&("plait_mptcp", Level::TRACE)), "{levels:?}");
+        assert!(levels.contains(&("plait_host", Level::OFF)), "{levels:?}");
+        for mistake in ["", "plait=loud", "a=b=c"] {
+            assert!(asked(mistake).is_none(), "{mistake:?}");
+        }
+    }
+
+    #[test]
+    fn each_option_is_one_step() {
+        let level = |quiet, verbose| Verbosity { quiet, verbose }.targets().default_level();
+        assert_eq!(level(true, 0), Some(Level::ERROR));
+        let steps = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE, Level::TRACE];
+        assert_eq!([0, 1, 2, 3, 4].map(|verbose| level(false, verbose)), steps.map(Some));
+    }
 }

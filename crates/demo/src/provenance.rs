@@ -1,9 +1,8 @@
 //! The origin of a report: enough to reproduce it, and to question it.
 
+use jiff::Timestamp;
 use plait_lab::Machine;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// The programs, settings and machine of a walkthrough.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,14 +29,14 @@ pub struct Provenance {
 
 impl Provenance {
     pub(crate) fn look(seed: u64, runs: usize, size: usize) -> Self {
-        let now = OffsetDateTime::now_utc();
-        let now = now.replace_nanosecond(0).unwrap_or(now);
+        let now = Timestamp::now();
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let mut words = std::env::args();
         let program = words.next().unwrap_or_default();
         // The name is enough: the directory is not part of the report.
         let name = program.rsplit('/').next().unwrap_or_default().to_owned();
         Self {
-            date: now.format(&Rfc3339).unwrap_or_default(),
+            date: now.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("PLAIT_COMMIT").to_owned(),
             is_optimised: !cfg!(debug_assertions),

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use plait_handshake::Fingerprint;
-use time::OffsetDateTime;
 
 use crate::secret::{ReadListError, read_list};
 use crate::whole::{lock_list, replace_file};
@@ -289,7 +290,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// The date in UTC, as `YYYY-MM-DD`.
 fn today() -> String {
-    OffsetDateTime::now_utc().date().to_string()
+    Timestamp::now().to_zoned(TimeZone::UTC).date().to_string()
 }
 
 #[cfg(test)]
