@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use plait::ErrorKind;
-pub(crate) use plait_console::exit::{Interrupted, in_a_line};
+pub(crate) use plait_console::exit::Interrupted;
 
 use crate::check::NotUsable;
 use crate::protection::WrongPeer;

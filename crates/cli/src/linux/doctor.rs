@@ -2,6 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use plait_console::exit::in_a_line;
 use plait_proxy::url::ServerUrl;
 use serde_json::{Value, json};
 
@@ -52,10 +53,10 @@ impl Doctor {
         let text = match &ways {
             None if self.json => line_of_json(&checks, &Value::Null),
             Some(Ok(report)) if self.json => line_of_json(&checks, &serde_json::to_value(report)?),
-            Some(Err(error)) if self.json => line_of_json(&checks, &json!({ "why": exit::in_a_line(error) })),
+            Some(Err(error)) if self.json => line_of_json(&checks, &json!({ "why": in_a_line(error) })),
             None => String::new(),
             Some(Ok(report)) => format!("\n{}", report.words()),
-            Some(Err(error)) => format!("\nno way to the server can be tried: {}\n", exit::in_a_line(error)),
+            Some(Err(error)) => format!("\nno way to the server can be tried: {}\n", in_a_line(error)),
         };
         write(&text)?;
         match (missing, ways) {
