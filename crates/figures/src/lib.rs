@@ -14,6 +14,7 @@
 // The operating-system side: time and programs are its business.
 #![allow(clippy::disallowed_methods)]
 
+pub mod alternatives;
 mod attack;
 mod captures;
 mod claim;

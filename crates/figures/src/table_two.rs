@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use plait_protect::alternatives::methods::{Kind, Method, methods};
 use plait_report::{Bar, Scale, bars};
 
+use crate::alternatives::methods::{Kind, Method, methods};
 use crate::claim::Claim;
 use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;

@@ -1,6 +1,6 @@
 //! Table II of Kato 2017 and 2018, measured again: time for a message of 1280 bytes, and for 16 and 64 KiB.
 //!
-//! `cargo bench -p plait-protect --bench scramble`. All methods take turns in every round, so that a machine whose
+//! `cargo bench -p plait-figures --bench scramble`. All methods take turns in every round, so that a machine whose
 //! speed swings slows all of them alike; the table shows medians, and ratios within the run.
 //!
 //! GCM is the library's best for this processor. `OPENSSL_ia32cap=:~0x600c0030000` takes AVX-512 and VAES away from it, as on
@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use plait_protect::alternatives::methods::{Kind, Method, Work, methods};
+use plait_figures::alternatives::methods::{Kind, Method, Work, methods};
 
 /// Rounds in which every method has its turn.
 const ROUNDS: usize = 31;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use aes_soft::cipher::{BlockCipher, NewBlockCipher, generic_array::GenericArray};
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use plait_protect::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 
 use super::ciphers::{Cipher, Mode};
-use crate::scramble::{Descrambler, Engine, Revised, Scrambler, Straightforward, Variant, Window};
 
 /// A method to hide a message.
 pub struct Method {
