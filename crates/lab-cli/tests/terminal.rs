@@ -29,7 +29,7 @@ fn pages_and_completions_are_those_of_this_program() {
             assert!(page.contains(&format!(".SH {section}\n")), "{section} of {command}: {page}");
         }
     }
-    let script = r#"source <("$0" completions bash); COMP_WORDS=(plait-lab scr); COMP_CWORD=1; _plait-lab plait-lab scr plait-lab; echo "${COMPREPLY[*]}""#;
+    let script = r#"source <("$0" completions bash); COMP_WORDS=(plait-lab scr); COMP_CWORD=1; _plait__lab plait-lab scr plait-lab; echo "${COMPREPLY[*]}""#;
     let output = Command::new("bash").args(["-c", script, PLAIT_LAB]).output().expect("bash is installed");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "scramble", "{output:?}");
 }
