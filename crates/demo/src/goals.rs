@@ -1,6 +1,6 @@
 //! The goals of a sealed connection, beside TLS over the kernel's Multipath TCP, and whether they are met.
 
-use plait_lab::digits;
+use plait_bench::digits;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{PAYLOAD_SHARE, RATE};
@@ -59,7 +59,7 @@ impl Goal {
 
 /// The goals of a walkthrough: peace first, then each attack.
 pub(crate) fn goals(walkthrough: &Walkthrough) -> Vec<Goal> {
-    let median = |system, attack: Option<&str>, of: fn(&crate::Trial) -> Option<plait_lab::Spread>| {
+    let median = |system, attack: Option<&str>, of: fn(&crate::Trial) -> Option<plait_bench::Spread>| {
         walkthrough.trial(system, attack).and_then(of).map(|spread| spread.median)
     };
     let gaps = |attack| {

@@ -1,6 +1,6 @@
 //! One system in one situation, several times: the median of the results.
 
-use plait_lab::Spread;
+use plait_bench::Spread;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Run, Verdict};

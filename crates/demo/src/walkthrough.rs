@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use plait_bench::{Spread, digits};
 use plait_lab::documents::{diary, noise};
-use plait_lab::{AttackName, Spread, Strain, Watch, digits};
+use plait_lab::{AttackName, Strain, Watch};
 use serde::{Deserialize, Serialize};
 
 use crate::goals::{Goal, goals};

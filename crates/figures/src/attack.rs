@@ -5,7 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, Spread, arrivals, digits};
+use plait_bench::{Spread, digits};
+use plait_lab::{Arrival, Attack, AttackName, Conditions, Direction, Lab, arrivals};
 use plait_report::{Axis, Chart, Line, Shape, key};
 
 use crate::claim::Claim;

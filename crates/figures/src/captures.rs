@@ -4,9 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use plait_bench::{Spread, digits};
 use plait_cryptanalysis::{Effort, Model, Run as Stretch, constant_key, read_pieces, read_runs};
 use plait_lab::documents::diary;
-use plait_lab::{Conditions, Direction, Spread, digits};
+use plait_lab::{Conditions, Direction};
 
 use crate::claim::Claim;
 use crate::conversation::{Conversation, JOIN, Talk};
@@ -96,11 +97,9 @@ fn both(
     text: &[u8],
     recover: impl Fn(&Heard) -> anyhow::Result<f64>,
 ) -> anyhow::Result<Both> {
-    let (mut plain, mut hidden) = (Vec::new(), Vec::new());
-    for _ in 0..runs.count {
-        plain.push(hear(runs, System::Mptcp, direction, text)?);
-        hidden.push(hear(runs, System::Scrambled, direction, text)?);
-    }
+    let systems = [System::Mptcp, System::Scrambled];
+    let heard = runs.in_turn(&systems, |runs, system| hear(runs, system, direction, text))?;
+    let [mut plain, mut hidden] = <[_; 2]>::try_from(heard).ok().context("two systems")?;
     let shares =
         |heard: &[Heard], of: &dyn Fn(&Heard) -> f64| Spread::of(heard.iter().map(of)).context("no runs");
     let row = |group: &str, name: &str, unit: &str, measured: Spread| Row {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, Conclusion, together};
-use plait_lab::{Spread, Strain};
+use plait_bench::Spread;
+use plait_lab::Strain;
 
 /// The figures, by their names in files and on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use plait_lab::{Conditions, Direction, Lab, Spread, digits};
+use plait_bench::{Spread, digits};
+use plait_lab::{Conditions, Direction, Lab};
 use plait_report::{Bar, Scale, bars};
 
 use crate::claim::Claim;

@@ -36,4 +36,5 @@ pub use claim::{Claim, Conclusion};
 pub use figure::{Exhibit, Figure, Id, Picture, Row};
 pub use measure::{Figures, Options, measure, write};
 // Watched and told with the lab's own words.
-pub use plait_lab::{Machine, Spread, Strain};
+pub use plait_bench::Spread;
+pub use plait_lab::{Machine, Strain};

@@ -14,6 +14,7 @@ use crate::system::System;
 use crate::{
     attack, captures, hand_over, page, request_response, scrambled_throughput, sealed_throughput, table_two,
 };
+use plait_bench::Rounds;
 use plait_lab::{Machine, Watch};
 
 /// Fewer runs than this are no measurement to rely on, and the page says so.
@@ -69,25 +70,22 @@ impl Figures {
 
 /// The context of every measurement.
 pub(crate) struct Runs<'a> {
-    pub(crate) count: usize,
+    pub(crate) rounds: Rounds,
     pub(crate) is_quick: bool,
     pub(crate) fixture: &'a Fixture,
 }
 
 impl Runs<'_> {
-    /// Returns the result of `once` for each system, run after run: systems take turns.
+    /// Returns the results of `once` for each system; in each run, all systems take turns.
     pub(crate) fn in_turn<T>(
         &self,
         systems: &[System],
         once: impl Fn(&Self, System) -> anyhow::Result<T>,
     ) -> anyhow::Result<Vec<Vec<T>>> {
-        let mut all: Vec<Vec<T>> = systems.iter().map(|_| Vec::new()).collect();
-        for _ in 0..self.count {
-            for (system, all) in systems.iter().zip(&mut all) {
-                all.push(once(self, *system).with_context(|| system.name())?);
-            }
-        }
-        Ok(all)
+        let all = self
+            .rounds
+            .take_turns(systems, |system, _| once(self, **system).with_context(|| system.name()))?;
+        Ok(all.into_iter().map(|(_, results)| results).collect())
     }
 }
 
@@ -104,7 +102,9 @@ pub fn measure(
     let _scratch = Scratch(&options.scratch);
     fixture.prepare()?;
     let began = Instant::now();
-    let runs = Runs { count: options.runs.max(1), is_quick: options.is_quick, fixture: &fixture };
+    let count = options.runs.max(1);
+    let rounds = Rounds::of(u32::try_from(count)?.try_into()?);
+    let runs = Runs { rounds, is_quick: options.is_quick, fixture: &fixture };
     let mut figures = Vec::new();
     for id in Id::ALL.into_iter().filter(|id| options.only.is_empty() || options.only.contains(id)) {
         begins(id);
@@ -117,7 +117,7 @@ pub fn measure(
     Ok(Figures {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: Machine::look(),
-        runs: runs.count,
+        runs: count,
         is_quick: options.is_quick,
         is_optimised: !cfg!(debug_assertions),
         seconds: began.elapsed().as_secs_f64(),

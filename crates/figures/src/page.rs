@@ -7,7 +7,8 @@ use plait_report::escape;
 use crate::claim::{Claim, Conclusion};
 use crate::figure::{Figure, Row};
 use crate::measure::{ENOUGH, Figures};
-use plait_lab::{Strain, digits};
+use plait_bench::digits;
+use plait_lab::Strain;
 
 const STYLE: &str = "
 .warning { border-left: 4px solid var(--bad); padding: .3rem .8rem; background: var(--panel) }
@@ -168,8 +169,8 @@ fn numbers(rows: &[Row], html: &mut String) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::figure::{Exhibit, Id, Picture};
+    use plait_bench::Spread;
     use plait_lab::Machine;
-    use plait_lab::Spread;
 
     fn figures(was_busy: bool) -> Figures {
         let machine = Machine {

@@ -12,7 +12,7 @@ use crate::measure::Runs;
 use crate::place::Wires;
 use crate::system::Instructions::Used;
 use crate::system::System;
-use plait_lab::{Spread, digits};
+use plait_bench::{Spread, digits};
 
 const SYSTEMS: [System; 4] =
     [System::Mptcp, System::Tls { instructions: Used }, System::Plain, System::Sealed { instructions: Used }];
@@ -25,28 +25,23 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn measure(runs: &Runs<'_>) -> anyhow::Result<Finding> {
     let rounds = if runs.is_quick { 5 } else { 40 };
     let talk = Talk::Questions { sizes: SIZES.to_vec(), rounds };
-    let mut delays = vec![vec![Vec::new(); SIZES.len()]; SYSTEMS.len()];
-    let mut commands = Vec::new();
-    for run in 0..runs.count {
-        for (system, delays) in SYSTEMS.iter().zip(&mut delays) {
-            let wires = Wires::without_offloads(WIRE)?;
-            let conversation = Conversation::start(*system, &wires.place(), &talk, runs.fixture)?;
-            let outcome = conversation.finish(TIMEOUT)?;
-            if run == 0 {
-                commands.extend(outcome.commands.iter().cloned());
-            }
-            let error = outcome.report.error.as_deref().unwrap_or("no error was told");
-            ensure!(outcome.report.delays.len() == SIZES.len(), "{} answers no more: {error}", system.name());
-            for ((_, times), delays) in outcome.report.delays.iter().zip(delays) {
-                let typical = Spread::of(times.iter().copied()).context("no question was asked")?;
-                delays.push(typical.median * 1e3);
-            }
-        }
-    }
+    let outcomes = runs.in_turn(&SYSTEMS, |runs, system| {
+        let wires = Wires::without_offloads(WIRE)?;
+        let outcome = Conversation::start(system, &wires.place(), &talk, runs.fixture)?.finish(TIMEOUT)?;
+        let error = outcome.report.error.as_deref().unwrap_or("no error was told");
+        ensure!(outcome.report.delays.len() == SIZES.len(), "{} answers no more: {error}", system.name());
+        Ok(outcome)
+    })?;
+    let commands = outcomes.iter().filter_map(|of| of.first()).flat_map(|outcome| outcome.commands.clone());
+    let commands: Vec<String> = commands.collect();
     let (mut rows, mut medians) = (Vec::new(), vec![Vec::new(); SIZES.len()]);
-    for (system, delays) in SYSTEMS.iter().zip(delays) {
-        for ((size, delays), medians) in SIZES.iter().zip(delays).zip(&mut medians) {
-            let measured = Spread::of(delays).context("no runs")?;
+    for (system, outcomes) in SYSTEMS.iter().zip(outcomes) {
+        for (number, (size, medians)) in SIZES.iter().zip(&mut medians).enumerate() {
+            let times =
+                outcomes.iter().map(|outcome| Spread::of(outcome.report.delays[number].1.iter().copied()));
+            let times: Option<Vec<Spread>> = times.collect();
+            let times = times.context("no question was asked")?;
+            let measured = Spread::of(times.iter().map(|times| times.median * 1e3)).context("no runs")?;
             medians.push(measured.median);
             let name = format!("{}, {size} bytes", system.name());
             rows.push(Row { group: String::new(), name, unit: "ms".to_owned(), paper: None, measured });

@@ -1,6 +1,7 @@
 //! Kato 2019, Figure 18: throughput of file transfers.
 
-use plait_lab::{Direction, digits};
+use plait_bench::digits;
+use plait_lab::Direction;
 
 use crate::claim::Claim;
 use crate::figure::Finding;

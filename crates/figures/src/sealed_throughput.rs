@@ -1,6 +1,7 @@
 //! Jadin 2017, Figure 8: throughput of long transfers in small writes.
 
-use plait_lab::{Direction, digits};
+use plait_bench::digits;
+use plait_lab::Direction;
 
 use crate::claim::Claim;
 use crate::figure::Finding;

@@ -1,6 +1,7 @@
 //! Kato 2017 and 2018, Table II: time for a message of 1280 bytes.
 
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,37 +12,36 @@ use crate::claim::Claim;
 use crate::figure::{Finding, Picture, Row};
 use crate::measure::Runs;
 use crate::published::table_two as published;
-use plait_lab::{Spread, digits};
+use plait_bench::{Rounds, Spread, digits};
 
 /// Bytes of the message: 160 blocks of DES, 80 of AES.
 const MESSAGE: usize = 1280;
 /// How long the turn of one method takes, about.
 const TURN: Duration = Duration::from_millis(1);
 /// Turns of each method in a run, of which the median counts.
-const TURNS: usize = 21;
+const TURNS: NonZeroU32 = NonZeroU32::new(21).expect("not zero");
+const QUICK_TURNS: NonZeroU32 = NonZeroU32::new(3).expect("not zero");
 
 pub(crate) fn measure(runs: &Runs<'_>) -> anyhow::Result<Finding> {
     let mut methods = methods();
     let mut message = vec![0x41; MESSAGE];
     let repeats: Vec<u32> = methods.iter_mut().map(|method| repeats(method, &mut message)).collect();
-    let mut times = vec![Vec::new(); methods.len()];
-    let turns = if runs.is_quick { 3 } else { TURNS };
-    for _ in 0..runs.count {
-        let mut turns_of = vec![Vec::with_capacity(turns); methods.len()];
-        for _ in 0..turns {
-            for ((method, &repeats), turns) in methods.iter_mut().zip(&repeats).zip(&mut turns_of) {
-                turns.push(turn(method, &mut message, repeats));
-            }
-        }
-        for (times, turns) in times.iter_mut().zip(turns_of) {
-            times.push(Spread::of(turns).context("a turn took no time")?.median);
-        }
-    }
+    let turns = if runs.is_quick { QUICK_TURNS } else { TURNS };
+    // A run is a measurement of its own, of which the medians count.
+    let run = |_: &mut (), _| {
+        let methods = methods.iter_mut().zip(&repeats);
+        let times = Rounds::of(turns)
+            .take_turns(methods, |(method, repeats), _| Ok(turn(method, &mut message, **repeats)))?;
+        let median = |(_, times): &(_, Vec<f64>)| Spread::of(times.iter().copied()).map(|times| times.median);
+        times.iter().map(median).collect::<Option<Vec<f64>>>().context("a turn took no time")
+    };
+    let medians: Vec<Vec<f64>> =
+        runs.rounds.take_turns([()], run)?.into_iter().flat_map(|(_, runs)| runs).collect();
     // Of the engines that this processor can run, the fastest is the one that plait takes.
     let fastest = methods.iter().rposition(|method| method.kind == Kind::Scrambler);
     let mut rows = Vec::new();
-    for (at, (method, times)) in methods.iter().zip(times).enumerate() {
-        let measured = Spread::of(times).context("no runs")?;
+    for (at, method) in methods.iter().enumerate() {
+        let measured = Spread::of(medians.iter().map(|run| run[at])).context("no runs")?;
         let (name, paper) = if Some(at) == fastest {
             (format!("scrambling, vectorised ({})", method.name), None)
         } else {

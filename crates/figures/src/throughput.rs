@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use plait_lab::{Direction, Spread};
+use plait_bench::Spread;
+use plait_lab::Direction;
 use plait_report::{Axis, Chart, Line, Shape, key};
 
 use crate::conversation::{Conversation, Talk};
@@ -62,31 +63,26 @@ impl Throughput {
             document: None,
             keep: None,
         };
-        let mut speeds = vec![vec![Vec::new(); sizes.len()]; systems.len()];
-        let mut commands = Vec::new();
         let before = wires.carried()?;
-        for run in 0..runs.count {
-            for (system, speeds) in systems.iter().zip(&mut speeds) {
-                let conversation = Conversation::start(*system, &wires.place(), &talk, runs.fixture);
-                let outcome =
-                    conversation.and_then(|it| it.finish(TIMEOUT)).with_context(|| failed(*system))?;
-                if run == 0 {
-                    commands.extend(outcome.commands.iter().cloned());
-                }
-                let report = outcome.whole(bytes).with_context(|| failed(*system))?;
-                for ((arrived, seconds), speeds) in report.marks.iter().zip(speeds) {
-                    speeds.push(*arrived as f64 * 8e-6 / seconds.max(1e-9));
-                }
-            }
-        }
+        let outcomes = runs.in_turn(systems, |runs, system| {
+            let conversation = Conversation::start(system, &wires.place(), &talk, runs.fixture);
+            let outcome = conversation.and_then(|it| it.finish(TIMEOUT)).with_context(|| failed(system))?;
+            let commands = outcome.commands.clone();
+            let report = outcome.whole(bytes).with_context(|| failed(system))?;
+            let speed = |&(arrived, seconds): &(u64, f64)| arrived as f64 * 8e-6 / seconds.max(1e-9);
+            Ok((commands, report.marks.iter().map(speed).collect::<Vec<f64>>()))
+        })?;
         let carried: Vec<u64> =
             wires.carried()?.iter().zip(&before).map(|(after, before)| after - before).collect();
         let second =
             (carried.len() == 2).then(|| carried[1] as f64 / carried.iter().sum::<u64>().max(1) as f64);
-        let mut measured = Vec::new();
-        for (system, speeds) in systems.iter().zip(speeds) {
-            let spreads: Option<Vec<Spread>> = speeds.into_iter().map(Spread::of).collect();
+        let (mut measured, mut commands) = (Vec::new(), Vec::new());
+        for (system, outcomes) in systems.iter().zip(outcomes) {
+            let of_size =
+                |size: usize| Spread::of(outcomes.iter().filter_map(|(_, speeds)| speeds.get(size).copied()));
+            let spreads: Option<Vec<Spread>> = (0..sizes.len()).map(of_size).collect();
             measured.push((*system, spreads.context("a size that no run has reached")?));
+            commands.extend(outcomes.into_iter().next().into_iter().flat_map(|(commands, _)| commands));
         }
         Ok(Self { group: group.to_owned(), sizes: sizes.clone(), measured, commands, second })
     }

@@ -7,13 +7,16 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::num::NonZeroU32;
+use std::path::Path;
 use std::process::ExitCode;
 
-use plait_lab::{Spread, Watch};
+use plait_bench::{Rounds, Spread};
+use plait_lab::Watch;
 use support::load::{self, Measured};
 
 /// Rounds, in which both take turns.
-const ROUNDS: usize = 5;
+const ROUNDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 /// How much of its rate a path may miss.
 const MISSING: f64 = 0.02;
 /// How late the median of the probes may be, in milliseconds.
@@ -22,23 +25,23 @@ const LATE: f64 = 1.0;
 fn main() -> ExitCode {
     let captures = std::env::temp_dir().join(format!("plait-lab-truth-{}", std::process::id()));
     let watch = Watch::start();
-    let (mut full, mut bare) = (Vec::new(), Vec::new());
-    for round in 1..=ROUNDS {
-        for (what, captures, all) in
-            [("everything on", Some(captures.as_path()), &mut full), ("bare", None, &mut bare)]
-        {
-            let measured = load::measure(captures);
-            print(round, what, &measured);
-            all.push(measured);
+    let subjects = [("everything on", Some(captures.as_path())), ("bare", None)];
+    let turn = |&mut (what, captures): &mut (&str, Option<&Path>), round| {
+        let measured = load::measure(captures);
+        print(round, what, &measured);
+        if let Some(captures) = captures {
+            std::fs::remove_dir_all(captures)?;
         }
-        let _ = std::fs::remove_dir_all(&captures);
-    }
-    let strain = watch.end();
-    let median = |all: &[Measured], of: &dyn Fn(&Measured) -> f64| {
-        Spread::of(all.iter().map(of)).map_or(f64::NAN, |spread| spread.median)
+        Ok(measured)
     };
-    let (missing, late) = (median(&full, &Measured::missing), median(&full, &Measured::latest));
-    let kept = median(&full, &|one| one.goodput) / median(&bare, &|one| one.goodput);
+    let all =
+        Rounds::of(ROUNDS).take_turns(subjects, turn).expect("the lab is built, and its captures are there");
+    let strain = watch.end();
+    let median = |subject: usize, of: &dyn Fn(&Measured) -> f64| {
+        Spread::of(all[subject].1.iter().map(of)).map_or(f64::NAN, |spread| spread.median)
+    };
+    let (missing, late) = (median(0, &Measured::missing), median(0, &Measured::latest));
+    let kept = median(0, &|one| one.goodput) / median(1, &|one| one.goodput);
     println!(
         "\nmedians of {ROUNDS}: {:.1} % of the rate missing (goal {:.0} %), probes {late:.2} ms late (goal {LATE} ms)",
         missing * 100.0,
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
     if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(round: usize, what: &str, measured: &Measured) {
+fn print(round: u32, what: &str, measured: &Measured) {
     let Measured { rates: [a, b], goodput, late: [late_a, late_b], unread } = measured;
     println!(
         "round {round}, {what:<13}: a {a:.1}, b {b:.1} Mbit/s of 300; kernel MPTCP {goodput:.1} Mbit/s; probes late by {late_a:.2} and {late_b:.2} ms; {unread} bytes unread"

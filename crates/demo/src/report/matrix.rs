@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use plait_lab::{Spread, digits};
+use plait_bench::{Spread, digits};
 use plait_report::{Bar, Scale, bars, escape};
 
 use super::story;

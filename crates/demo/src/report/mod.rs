@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use plait_lab::digits;
+use plait_bench::digits;
 use plait_report::escape;
 
 use crate::overheard::Overheard;

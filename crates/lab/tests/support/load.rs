@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plait_bench::Spread;
 use plait_lab::{Attack, AttackName, Conditions, Direction, Lab, LabConfig, Needles, PathClass, PathConfig};
 
 use super::{TIMEOUT, Transport, connect, lab_of, listen, pair, pattern};
@@ -143,6 +144,7 @@ fn probe(lab: &Lab, noise: &[u8]) -> [f64; 2] {
             });
         }
         let probes: Vec<_> = lab.paths().iter().map(|path| scope.spawn(|| delays(lab, path))).collect();
+        let median = |late: Vec<f64>| Spread::of(late).map_or(f64::INFINITY, |late| late.median);
         let late: Vec<f64> = probes.into_iter().map(|probe| median(probe.join().expect("it ends"))).collect();
         is_over.store(true, Ordering::Relaxed);
         [late[0], late[1]]
@@ -177,9 +179,4 @@ fn delays(lab: &Lab, path: &plait_lab::Path) -> Vec<f64> {
         }
         late
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)
 }

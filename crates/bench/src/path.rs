@@ -1,0 +1,126 @@
+//! Two paths of a measurement, and their name.
+
+use core::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Error, Result, bail, ensure};
+
+/// One path, the same both ways.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathModel {
+    /// Mbit/s.
+    pub rate: u64,
+    /// Round-trip time without queues, in milliseconds.
+    pub round_trip: u64,
+    /// Length of the queue in each direction, in bandwidth-delay products of the path.
+    pub queue: f64,
+    /// Packets lost in each direction, in percent.
+    pub loss: f64,
+    /// Most additional delay in each direction, in milliseconds; it varies and keeps the order.
+    pub jitter: u64,
+}
+
+impl PathModel {
+    /// Returns a path with a queue of one bandwidth-delay product, no loss and no jitter.
+    pub const fn new(rate: u64, round_trip: u64) -> Self {
+        Self { rate, round_trip, queue: 1.0, loss: 0.0, jitter: 0 }
+    }
+
+    /// Returns the length of the queue in bytes, and at least `shortest`.
+    pub fn queue_bytes(&self, shortest: u64) -> u64 {
+        let product = self.rate * 125 * self.round_trip;
+        ((product as f64 * self.queue) as u64).max(shortest)
+    }
+}
+
+/// Two paths; a connection is opened over the first one.
+///
+/// The text form has rate (Mbit/s) and round trip (ms) of both, and what differs from [`PathModel::new`], for both paths or for each:
+/// `50/20+10/100 queue 0.25 loss 0:1`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathPair(pub [PathModel; 2]);
+
+/// The optional properties in the order of the text.
+const PROPERTIES: [(&str, fn(&PathModel) -> f64); 3] =
+    [("queue", |path| path.queue), ("loss", |path| path.loss), ("jitter", |path| path.jitter as f64)];
+
+impl fmt::Display for PathPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b] = &self.0;
+        write!(f, "{}/{}+{}/{}", a.rate, a.round_trip, b.rate, b.round_trip)?;
+        for (word, of) in PROPERTIES {
+            match [of(a), of(b)] {
+                both if both == [of(&PathModel::new(0, 0)); 2] => {}
+                [a, b] if a == b => write!(f, " {word} {a}")?,
+                [a, b] => write!(f, " {word} {a}:{b}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for PathPair {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut words = text.split_whitespace();
+        let both = words.next().and_then(|both| both.split_once('+'));
+        let (a, b) = both.with_context(|| format!("{text:?}: two paths are written RATE/RTT+RATE/RTT"))?;
+        let mut pair = Self([path(a)?, path(b)?]);
+        while let Some(property) = words.next() {
+            let values = words.next().with_context(|| format!("{text:?}: no value of {property}"))?;
+            let values = values.split_once(':').unwrap_or((values, values));
+            for (path, value) in pair.0.iter_mut().zip([values.0, values.1]) {
+                let value: f64 = value.parse().with_context(|| format!("not a number: {value:?}"))?;
+                ensure!((0.0..=1e3).contains(&value), "{text:?}: {property} is 0 to 1000");
+                match property {
+                    "queue" => path.queue = value,
+                    "loss" => path.loss = value,
+                    "jitter" => path.jitter = value as u64,
+                    _ => bail!("{text:?}: a path has queue, loss and jitter, and no {property}"),
+                }
+            }
+        }
+        Ok(pair)
+    }
+}
+
+fn path(text: &str) -> Result<PathModel> {
+    let (rate, round_trip) = text.split_once('/').with_context(|| format!("{text:?} is not RATE/RTT"))?;
+    let number = |text: &str| text.parse::<u32>().with_context(|| format!("not a number: {text:?}"));
+    Ok(PathModel::new(number(rate)?.into(), number(round_trip)?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(text: &str) -> Result<PathPair> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_name_has_what_differs_for_both_paths_or_for_each() {
+        let [a, b] = pair("50/20+10/100 queue 0.25 loss 0:1 jitter 25").expect("a pair").0;
+        assert_eq!(a, PathModel { queue: 0.25, jitter: 25, ..PathModel::new(50, 20) });
+        assert_eq!(b, PathModel { queue: 0.25, loss: 1.0, jitter: 25, ..PathModel::new(10, 100) });
+        assert_eq!(PathPair([a, a]).to_string(), "50/20+50/20 queue 0.25 jitter 25");
+    }
+
+    #[test]
+    fn what_is_no_pair_is_an_error_that_names_it() {
+        for text in
+            ["", "50/20", "50/20+10", "50/20+10/x", "50/20+5/20 loss", "50/20+5/20 loss -1", "1/1+1/1 hops 2"]
+        {
+            assert!(pair(text).is_err(), "{text:?}");
+        }
+        let error = pair("1/1+1/1 hops 2").expect_err("no property");
+        assert!(error.to_string().contains("no hops"), "{error}");
+    }
+
+    #[test]
+    fn a_queue_has_bandwidth_delay_products_and_never_less_than_the_shortest() {
+        assert_eq!(PathModel::new(50, 20).queue_bytes(3000), 125_000);
+        assert_eq!(PathModel { queue: 0.25, ..PathModel::new(1, 20) }.queue_bytes(3000), 3000);
+    }
+}
