@@ -2,12 +2,13 @@
 //! wait there. Time is simulated.
 
 use clap::ValueEnum;
-use core::fmt;
 use plait_base::Duration;
+use plait_bench::{PathModel, Spread, Table};
 use plait_mptcp::Config;
-use plait_sim::{Bottleneck, Fight, LinkConfig, Load, megabits, plain_link};
+use plait_sim::{Bottleneck, Fight, Load};
 use std::process::ExitCode;
 
+use crate::paths::course::link;
 use crate::paths::measure::{Congestion, Protection};
 
 /// The selection of measurements.
@@ -77,9 +78,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         "{} Mbit/s, {} ms, the rival {} s later; shares and delays are medians of {} runs",
         options.rate, options.round_trip, options.alone, options.runs
     );
-    println!(
-        "ours      case    rival     queue | share of each path, or times one TCP | queue p50, p95 ms | used"
-    );
+    let columns = [("case", 7), ("rival", 9), ("queue", 5), ("share of each path, or times one TCP", 36)];
+    let rest = [("p50 ms", 7), ("p95 ms", 7), ("used", 5)];
+    let table = Table::new(9, columns.into_iter().chain(rest));
+    println!("{}", table.head("ours"));
     let cases = if options.case.is_empty() { Case::value_variants() } else { &options.case[..] };
     for &ours in &options.congestion {
         for &case in cases {
@@ -91,8 +93,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
                     let runs: Vec<Figures> = (1..=options.runs)
                         .map(|seed| options.fight(ours, case, rival, queue, seed))
                         .collect();
-                    let row = median(&runs);
-                    println!("{:9} {:7} {:9} {queue:5} | {row}", word(ours), word(case), word(rival));
+                    let words = [word(case), word(rival), queue.to_string()];
+                    println!("{}", table.row(&word(ours), words.into_iter().chain(medians(&runs)), ""));
                 }
             }
         }
@@ -102,16 +104,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 impl Options {
     fn fight(&self, ours: Congestion, case: Case, rival: Congestion, queue: f64, seed: u64) -> Figures {
-        let product = self.rate * 125 * self.round_trip;
-        let bottleneck = |seed| {
-            let model = LinkConfig {
-                rate: megabits(self.rate),
-                delay: Duration::from_micros(self.round_trip * 500),
-                queue_limit: ((product as f64 * queue) as u64).max(3000),
-                ..plain_link()
-            };
-            Bottleneck::new(model, seed)
-        };
+        let model = PathModel { queue, ..PathModel::new(self.rate, self.round_trip) };
+        let bottleneck = |seed| Bottleneck::new(link(&model), seed);
         let one = bottleneck(seed);
         let bottlenecks = match case {
             Case::One | Case::Alone => vec![one],
@@ -142,38 +136,24 @@ impl Options {
             Case::Shared => vec![ours / rivals.max(1.0)],
         };
         let bottlenecks = if case == Case::Two { 2 } else { 1 };
-        let delay = |part: f64| {
-            let looks = &loads[0].waiting;
-            let place = ((looks.len() as f64 * part) as usize).min(looks.len().saturating_sub(1));
-            looks.get(place).copied().unwrap_or(0) as f64 * 8e-3 / self.rate as f64
-        };
+        let waiting =
+            Spread::of(loads[0].waiting.iter().map(|bytes| *bytes as f64 * 8e-3 / self.rate as f64));
+        let delay = |percent| waiting.as_ref().map_or(0.0, |waiting| waiting.percentile(percent));
         let most = (self.rate * self.seconds * bottlenecks) as f64 * 125_000.0;
-        Figures { shares, delay: [delay(0.5), delay(0.95)], used: (ours + rivals) / most }
+        Figures { shares, delay: [delay(50), delay(95)], used: (ours + rivals) / most }
     }
 }
 
-/// The median of each figure.
-fn median(runs: &[Figures]) -> Figures {
+/// The median of each figure, as text.
+fn medians(runs: &[Figures]) -> [String; 4] {
     let of = |figure: &dyn Fn(&Figures) -> f64| {
-        let mut all: Vec<f64> = runs.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or(0.0)
+        Spread::of(runs.iter().map(figure)).map_or(f64::NAN, |spread| spread.median)
     };
     let width = runs.first().map_or(0, |run| run.shares.len());
-    Figures {
-        shares: (0..width).map(|place| of(&|run: &Figures| run.shares[place])).collect(),
-        delay: [of(&|run: &Figures| run.delay[0]), of(&|run: &Figures| run.delay[1])],
-        used: of(&|run: &Figures| run.used),
-    }
-}
-
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for share in &self.shares {
-            write!(f, "{share:5.2} ")?;
-        }
-        write!(f, "| {:6.1} {:6.1} | {:4.2}", self.delay[0], self.delay[1], self.used)
-    }
+    let shares = (0..width).map(|place| format!("{:.2}", of(&|run| run.shares[place])));
+    let delay = [0, 1].map(|place| format!("{:.1}", of(&|run| run.delay[place])));
+    let [p50, p95] = delay;
+    [shares.collect::<Vec<_>>().join(" "), p50, p95, format!("{:.2}", of(&|run| run.used))]
 }
 
 /// The word on the command line.

@@ -4,12 +4,11 @@ use core::num::NonZeroU16;
 use plait_base::{Duration, Instant, SeededRandom};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust, Tep};
 use plait_mptcp::{Config, PathClass, Protect, Scheduler, SealedSettings};
-use plait_sim::{Application, CloseMode, Element, Families, Link, Pair, Workload, World};
+use plait_sim::{Application, CloseMode, Families, Pair, Workload, World};
 use plait_tcp::congestion::Algorithm;
 use std::sync::Arc;
 
-use super::pairs::PathModel;
-use super::recording::Recording;
+use super::course::Leg;
 
 /// The settings of a connection over both paths and over each alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,6 +20,13 @@ pub(crate) struct Settings {
     pub(crate) send_buffer: Option<usize>,
     pub(crate) pacing: Option<bool>,
     pub(crate) seed: u64,
+}
+
+impl Settings {
+    /// The common settings of the cells of one table.
+    pub(crate) fn table(&self) -> (Congestion, Protection, Rule) {
+        (self.congestion, self.protection, self.rule)
+    }
 }
 
 /// Congestion controllers.
@@ -139,17 +145,12 @@ pub(crate) struct Figure {
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Sends over these paths.
-pub(crate) fn measure(settings: &Settings, paths: &[PathModel]) -> Figure {
+pub(crate) fn measure(settings: &Settings, paths: &[Leg]) -> Figure {
     let mut pair = Pair::new(settings.seed, paths.len(), Families::V4);
     for (number, path) in paths.iter().enumerate() {
         // What happens on a path by chance is the same where it is alone.
-        let seed = settings.seed ^ path.rate << 32 ^ path.round_trip << 16;
-        let link = Link::new(path.link(), seed);
-        let element: Box<dyn Element> = match path.recording {
-            Some(recording) => Box::new(recording.replay(link)),
-            None => Box::new(link),
-        };
-        pair.chain(number, vec![element]);
+        let seed = settings.seed ^ path.model.rate << 32 ^ path.model.round_trip << 16;
+        pair.chain(number, vec![path.element(seed)]);
     }
     if settings.rule == Rule::Dispersed && paths.len() > 1 {
         let second = pair.paths[1];
@@ -174,13 +175,13 @@ pub(crate) fn measure(settings: &Settings, paths: &[PathModel]) -> Figure {
 }
 
 /// Goodput after the time that controllers take to settle; over recordings, from their beginning to the end of the longest.
-fn steady(pair: &mut Pair, paths: &[PathModel]) -> f64 {
-    if let Some(length) = paths.iter().filter_map(|path| path.recording).map(Recording::length).max() {
+fn steady(pair: &mut Pair, paths: &[Leg]) -> f64 {
+    if let Some(length) = paths.iter().filter_map(Leg::length).max() {
         let since = pair.world.now();
         pair.world.run_for(length);
         return rate(heard(&pair.world, pair.server), since, pair.world.now());
     }
-    let longest = paths.iter().map(|path| path.round_trip).max().unwrap_or(0);
+    let longest = paths.iter().map(|path| path.model.round_trip).max().unwrap_or(0);
     pair.world.run_for(Duration::from_secs(10) + Duration::from_millis(20 * longest));
     let (since, before) = (pair.world.now(), heard(&pair.world, pair.server));
     pair.world.run_for(Duration::from_secs(20) + Duration::from_millis(20 * longest));

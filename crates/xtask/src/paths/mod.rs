@@ -4,22 +4,21 @@
 //! with that of connections with the same settings over each path alone. Time is simulated: the figures depend on the seed and
 //! the code, not on the machine.
 
+pub(crate) mod course;
 pub(crate) mod measure;
-mod pairs;
 mod recording;
 mod report;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use plait_bench::{PathPair, concurrently, pairs, write_json};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use course::Course;
 use measure::{Congestion, Figure, Protection, Rule, Settings, Size};
-use pairs::PathPair;
 use report::{Cell, Report};
 
 /// The selection of measurements.
@@ -64,7 +63,7 @@ pub(crate) struct Options {
     seed: u64,
     /// Runs at the same time; without, as many as there are processors.
     #[arg(long)]
-    jobs: Option<usize>,
+    jobs: Option<NonZeroUsize>,
     /// Write all cells to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -93,41 +92,37 @@ enum Which {
 
 /// Measures, prints, writes.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let pairs = options.pairs()?;
+    let courses = options.courses()?;
     if options.list {
-        for pair in &pairs {
-            println!("{}", pair.name());
-        }
+        courses.iter().for_each(|course| println!("{}", course.name));
         return Ok(ExitCode::SUCCESS);
     }
-    ensure!(!pairs.is_empty(), "no pair has such a name: see --list");
-    let figures = measure_all(options, &pairs);
-    let report = Report::new(cells(options, &pairs, &figures));
+    ensure!(!courses.is_empty(), "no pair has such a name: see --list");
+    let report = Report::new(cells(options, &courses, &measure_all(options, &courses)));
     print!("{report}");
     if let Some(path) = &options.json {
-        let file = File::create(path).with_context(|| path.display().to_string())?;
-        serde_json::to_writer_pretty(file, report.cells()).context("the figures cannot be written")?;
+        write_json(path, &report.cells())?;
     }
     Ok(if options.strict && !report.is_good() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Options {
-    fn pairs(&self) -> anyhow::Result<Vec<PathPair>> {
-        let is_wanted = |name: &str| {
-            let named = self.pair.is_empty() || self.pair.iter().any(|text| name.contains(text.as_str()));
-            named && (!self.quick || pairs::QUICK.contains(&name))
+    fn courses(&self) -> anyhow::Result<Vec<Course>> {
+        let is_wanted = |course: &Course| {
+            let named =
+                self.pair.is_empty() || self.pair.iter().any(|text| course.name.contains(text.as_str()));
+            named && (!self.quick || pairs::QUICK.contains(&course.name.as_str()))
         };
-        let all = if !self.trace.is_empty() {
-            self.trace
-                .iter()
-                .map(|text| recording::pair(text, self.trace_seconds))
-                .collect::<anyhow::Result<_>>()?
-        } else if self.published {
-            pairs::published()
-        } else {
-            pairs::all()
+        let of_table = |table: Vec<PathPair>| table.into_iter().map(Course::from).collect();
+        let all: Vec<Course> = match &self.trace[..] {
+            [] if self.published => of_table(pairs::published()),
+            [] => of_table(pairs::all()),
+            traces => {
+                let recorded = traces.iter().map(|text| Course::recorded(text, self.trace_seconds));
+                recorded.collect::<anyhow::Result<_>>()?
+            }
         };
-        Ok(all.into_iter().filter(|pair| is_wanted(&pair.name())).collect())
+        Ok(all.into_iter().filter(is_wanted).collect())
     }
 
     fn settings(&self) -> Vec<Settings> {
@@ -155,17 +150,17 @@ impl Options {
         all
     }
 
-    fn jobs(&self) -> usize {
-        let processors = || thread::available_parallelism().map_or(1, usize::from);
-        self.jobs.unwrap_or_else(processors).max(1)
+    fn jobs(&self) -> NonZeroUsize {
+        let processors = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.jobs.unwrap_or_else(processors)
     }
 }
 
 /// All runs that the cells need, each once: over one path alone the scheduler makes no difference.
-fn measure_all(options: &Options, pairs: &[PathPair]) -> BTreeMap<Run, Figure> {
+fn measure_all(options: &Options, courses: &[Course]) -> BTreeMap<Run, Figure> {
     let mut runs = Vec::new();
     for settings in options.settings() {
-        for pair in 0..pairs.len() {
+        for pair in 0..courses.len() {
             runs.push(Run { settings, pair, paths: Which::Both });
             runs.extend([0, 1].map(|path| alone(settings, pair, path)));
         }
@@ -174,35 +169,30 @@ fn measure_all(options: &Options, pairs: &[PathPair]) -> BTreeMap<Run, Figure> {
     runs.dedup();
     // The longest first, so that no processor is left with one at the end.
     runs.sort_by_key(|run| core::cmp::Reverse(run.settings.size));
-    let (next, figures) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    thread::scope(|scope| {
-        for _ in 0..options.jobs() {
-            scope.spawn(|| {
-                while let Some(&run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let pair = &pairs[run.pair];
-                    let figure = match run.paths {
-                        Which::Both => measure::measure(&run.settings, &pair.paths),
-                        Which::Only(path) => measure::measure(&run.settings, &pair.paths[path..=path]),
-                    };
-                    figures.lock().expect("no thread panics with it").insert(run, figure);
-                }
-            });
+    let figures = concurrently(options.jobs(), &runs, |run| {
+        let legs = &courses[run.pair].legs;
+        match run.paths {
+            Which::Both => measure::measure(&run.settings, legs),
+            Which::Only(path) => measure::measure(&run.settings, &legs[path..=path]),
         }
     });
-    figures.into_inner().expect("no thread panics with it")
+    runs.into_iter().zip(figures).collect()
 }
 
 fn alone(settings: Settings, pair: usize, path: usize) -> Run {
     Run { settings: Settings { rule: Rule::LowestRtt, ..settings }, pair, paths: Which::Only(path) }
 }
 
-fn cells(options: &Options, pairs: &[PathPair], figures: &BTreeMap<Run, Figure>) -> Vec<Cell> {
+/// The cells, table by table and in a table pair by pair.
+fn cells(options: &Options, courses: &[Course], figures: &BTreeMap<Run, Figure>) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for settings in options.settings() {
-        for (number, pair) in pairs.iter().enumerate() {
-            let single = [0, 1].map(|path| figures[&alone(settings, number, path)].goodput);
-            let both = &figures[&Run { settings, pair: number, paths: Which::Both }];
-            cells.push(Cell::new(&settings, pair, both, single));
+    for table in options.settings().chunk_by(|one, next| one.table() == next.table()) {
+        for (number, course) in courses.iter().enumerate() {
+            for &settings in table {
+                let single = [0, 1].map(|path| figures[&alone(settings, number, path)].goodput);
+                let both = &figures[&Run { settings, pair: number, paths: Which::Both }];
+                cells.push(Cell::new(&settings, course, both, single));
+            }
         }
     }
     cells

@@ -3,14 +3,13 @@
 //! Two formats are read: one number for each second, in Mbit/s (`.mbps`); and that of Mahimahi, the times in milliseconds at which the
 //! path could have delivered 1500 bytes (any other name). The files are not part of the project.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use core::num::NonZeroU64;
 use plait_base::{Duration, Instant};
 use plait_sim::{Direction, Element, Frame, Link, Outlet};
 use std::fs;
 use std::path::Path;
-
-use super::pairs::{PathModel, PathPair};
+use std::sync::Arc;
 
 /// Step of what is read from a Mahimahi trace, in milliseconds.
 const STEP_MILLIS: u64 = 100;
@@ -29,11 +28,14 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    fn read(path: &Path) -> Result<Self> {
+    /// Reads the first `seconds` of a file.
+    pub(crate) fn read(path: &Path, seconds: u64) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let is_by_second = path.extension().is_some_and(|extension| extension == "mbps");
         let recording = if is_by_second { Self::by_second(&text) } else { Self::mahimahi(&text) };
-        let (step, rates) = recording.with_context(|| path.display().to_string())?;
+        let (step, mut rates) = recording.with_context(|| path.display().to_string())?;
+        let steps = Duration::from_secs(seconds).as_nanos() / step.as_nanos();
+        rates.truncate(usize::try_from(steps).unwrap_or(usize::MAX).max(1));
         ensure!(!rates.is_empty(), "{}: no rates", path.display());
         let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok(Self { name, step, rates })
@@ -71,7 +73,7 @@ impl Recording {
     }
 
     /// Mean rate in Mbit/s, at least 1.
-    fn mean(&self) -> u64 {
+    pub(crate) fn mean(&self) -> u64 {
         let sum: u64 = self.rates.iter().map(|rate| rate.get()).sum();
         (sum / self.rates.len() as u64 / 1_000_000).max(1)
     }
@@ -81,14 +83,14 @@ impl Recording {
     }
 
     /// The link with these rates, from its first frame on.
-    pub(crate) fn replay(&'static self, link: Link) -> Replay {
+    pub(crate) fn replay(self: Arc<Self>, link: Link) -> Replay {
         Replay { recording: self, link, began: None, next: 0 }
     }
 }
 
 /// A link with the rate of a recording; after the end of the recording the last rate stays.
 pub(crate) struct Replay {
-    recording: &'static Recording,
+    recording: Arc<Recording>,
     link: Link,
     began: Option<Instant>,
     next: usize,
@@ -109,30 +111,6 @@ impl Element for Replay {
     }
 }
 
-/// Reads the first `seconds` of two paths: `FILE@MILLISECONDS+FILE@MILLISECONDS`, each optionally with `@PERCENT` of loss behind it.
-pub(crate) fn pair(text: &str, seconds: u64) -> Result<PathPair> {
-    let [first, second] = text.split('+').collect::<Vec<_>>()[..] else {
-        bail!("{text:?}: two recordings are written FILE@MILLISECONDS+FILE@MILLISECONDS");
-    };
-    Ok(PathPair { paths: [path(first, seconds)?, path(second, seconds)?] })
-}
-
-fn path(text: &str, seconds: u64) -> Result<PathModel> {
-    let mut parts = text.split('@');
-    let (Some(file), Some(round_trip)) = (parts.next(), parts.next()) else {
-        bail!("{text:?}: a recording is written FILE@MILLISECONDS, the round trip without a queue");
-    };
-    let mut recording = Recording::read(Path::new(file))?;
-    let steps = Duration::from_secs(seconds).as_nanos() / recording.step.as_nanos();
-    recording.rates.truncate(usize::try_from(steps).unwrap_or(usize::MAX).max(1));
-    let round_trip = round_trip.parse().with_context(|| format!("not a round trip: {round_trip:?}"))?;
-    let loss = parts.next().map_or(Ok(0.0), str::parse).with_context(|| format!("not a loss: {text:?}"))?;
-    let rate = recording.mean();
-    // Read once and kept until the program ends.
-    let recording: &'static Recording = Box::leak(Box::new(recording));
-    Ok(PathModel { rate, round_trip, queue: 1.0, loss, jitter: 0, recording: Some(recording) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,11 +124,5 @@ mod tests {
         assert_eq!(step, Duration::from_millis(100));
         assert_eq!(rates.iter().map(|rate| rate.get()).collect::<Vec<_>>(), [360_000, 10_000, 120_000]);
         assert!(Recording::by_second("-1\n").is_err() && Recording::mahimahi("1.5\n").is_err());
-    }
-
-    #[test]
-    fn a_pair_is_two_files_with_round_trips() {
-        let wrong = ["a@20", "a+b", "/nowhere@1+/nowhere@2"];
-        assert!(wrong.iter().all(|text| pair(text, 1).is_err()));
     }
 }

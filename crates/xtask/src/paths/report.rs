@@ -1,10 +1,10 @@
 //! Tables, goals, and figures for other programs.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use plait_bench::{Spread, Table};
 
+use super::course::Course;
 use super::measure::{Congestion, Figure, Protection, Rule, Settings, Size};
-use super::pairs::PathPair;
 
 /// One figure beside those of the paths alone.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
@@ -39,16 +39,16 @@ const GOAL_LOSS: f64 = 0.1;
 const GOAL_MEDIAN: f64 = 0.95;
 
 impl Cell {
-    pub(crate) fn new(settings: &Settings, pair: &PathPair, both: &Figure, alone: [f64; 2]) -> Self {
+    pub(crate) fn new(settings: &Settings, course: &Course, both: &Figure, alone: [f64; 2]) -> Self {
         let Settings { congestion, protection, rule, size, send_buffer: _, pacing: _, seed: _ } = *settings;
         let [best, sum] = [alone[0].max(alone[1]), alone[0] + alone[1]];
         Self {
-            pair: pair.name(),
+            pair: course.name.clone(),
             congestion,
             protection,
             scheduler: rule,
             size,
-            loss: pair.loss(),
+            loss: course.loss(),
             goodput: both.goodput,
             alone,
             of_best: both.goodput / best.max(1e-9),
@@ -72,7 +72,7 @@ impl Cell {
     }
 }
 
-/// All cells.
+/// All cells, table by table and in a table pair by pair.
 pub(crate) struct Report(Vec<Cell>);
 
 impl Report {
@@ -84,71 +84,62 @@ impl Report {
         &self.0
     }
 
+    fn tables(&self) -> impl Iterator<Item = &[Cell]> {
+        self.0.chunk_by(|one, next| one.table() == next.table())
+    }
+
     /// Whether the default scheduler reaches all goals.
     pub(crate) fn is_good(&self) -> bool {
-        let is_default = |cell: &&Cell| cell.scheduler == Rule::LowestRtt;
-        let mut tables: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
-        for cell in self.0.iter().filter(is_default) {
-            tables.entry(cell.table()).or_default().push(cell);
-        }
-        tables.values().all(|cells| {
-            let middle = median(cells.iter().filter(|cell| cell.has_sum_goal()).map(|cell| cell.of_sum));
-            cells.iter().all(|cell| cell.is_good()) && middle.is_none_or(|middle| middle >= GOAL_MEDIAN)
+        let is_default = |cells: &&[Cell]| cells[0].scheduler == Rule::LowestRtt;
+        self.tables().filter(is_default).all(|cells| {
+            let is_median_good = of_sums(cells).is_none_or(|sums| sums.median >= GOAL_MEDIAN);
+            cells.iter().all(Cell::is_good) && is_median_good
         })
     }
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut figures: Vec<_> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied()
+/// The parts of the sum of those cells that have a goal for it.
+fn of_sums(cells: &[Cell]) -> Option<Spread> {
+    Spread::of(cells.iter().filter(|cell| cell.has_sum_goal()).map(|cell| cell.of_sum))
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut tables: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
-        for cell in &self.0 {
-            tables.entry(cell.table()).or_default().push(cell);
-        }
-        for ((congestion, protection, scheduler), cells) in tables {
+        for cells in self.tables() {
+            let (congestion, protection, scheduler) = cells[0].table();
             writeln!(to, "\n{scheduler:?}, {protection:?}, {congestion:?}")?;
-            write_table(to, &cells)?;
-            write_goals(to, &cells)?;
+            write_table(to, cells)?;
+            write_goals(to, cells)?;
         }
         Ok(())
     }
 }
 
 /// A line for each pair: for each size goodput (Mbit/s), its part of the better path and of the sum; `!` where a goal is missed.
-fn write_table(to: &mut fmt::Formatter<'_>, cells: &[&Cell]) -> fmt::Result {
-    let mut rows: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
-    let mut names = Vec::new();
-    for cell in cells {
-        if !rows.contains_key(cell.pair.as_str()) {
-            names.push(cell.pair.as_str());
-        }
-        rows.entry(&cell.pair).or_default().push(cell);
-    }
-    write!(to, "{:36}", "Mbit/s, of the best, of the sum")?;
-    for cell in &rows[names[0]] {
-        write!(to, " | {:^18}", format!("{:?}", cell.size))?;
-    }
-    writeln!(to, " | second path, reinjected | each alone")?;
-    for name in names {
-        write!(to, "{name:36}")?;
-        for cell in &rows[name] {
+fn write_table(to: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
+    let rows = || cells.chunk_by(|one, next| one.pair == next.pair);
+    let sizes = rows().next().into_iter().flatten().map(|cell| (format!("{:?}", cell.size), 18));
+    let rest = [("second path", 11), ("reinjected", 10), ("each alone", 13)];
+    let table = Table::new(36, sizes.chain(rest.map(|(head, width)| (head.to_owned(), width))));
+    writeln!(to, "{}", table.head("Mbit/s, of the best, of the sum"))?;
+    for row in rows() {
+        let figures = row.iter().map(|cell| {
             let mark = if cell.is_good() { ' ' } else { '!' };
-            write!(to, " | {:6.1} {:4.2} {:4.2} {mark}", cell.goodput, cell.of_best, cell.of_sum)?;
-        }
-        let last = rows[name].last().expect("a row has cells");
+            format!("{:.1} {:.2} {:.2} {mark}", cell.goodput, cell.of_best, cell.of_sum)
+        });
+        let last = row.last().ok_or(fmt::Error)?;
         let second = last.shares.get(1).copied().unwrap_or_default();
-        write!(to, " | {:4.1} % {:4.1} %", second * 100.0, last.reinjected * 100.0)?;
-        writeln!(to, " | {:5.1} + {:5.1}", last.alone[0], last.alone[1])?;
+        let rest = [
+            format!("{:.1} %", second * 100.0),
+            format!("{:.1} %", last.reinjected * 100.0),
+            format!("{:.1} + {:.1}", last.alone[0], last.alone[1]),
+        ];
+        writeln!(to, "{}", table.row(&last.pair, figures.chain(rest), ""))?;
     }
     Ok(())
 }
 
-fn write_goals(to: &mut fmt::Formatter<'_>, cells: &[&Cell]) -> fmt::Result {
+fn write_goals(to: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
     let below = cells.iter().filter(|cell| !cell.is_good()).count();
     let worst = cells.iter().map(|cell| cell.of_best).fold(f64::INFINITY, f64::min);
     writeln!(
@@ -156,8 +147,8 @@ fn write_goals(to: &mut fmt::Formatter<'_>, cells: &[&Cell]) -> fmt::Result {
         "{below} of {} cells below a goal; the least is {worst:.2} of the better path alone",
         cells.len()
     )?;
-    if let Some(middle) = median(cells.iter().filter(|cell| cell.has_sum_goal()).map(|cell| cell.of_sum)) {
-        writeln!(to, "median in steady state with at most {GOAL_LOSS} % of loss: {middle:.2} of the sum")?;
+    if let Some(Spread { median, .. }) = of_sums(cells) {
+        writeln!(to, "median in steady state with at most {GOAL_LOSS} % of loss: {median:.2} of the sum")?;
     }
     Ok(())
 }
