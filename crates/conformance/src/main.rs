@@ -4,17 +4,15 @@
 //!
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
-//! * [`fairness`]: the share of a path that `plait` takes beside the kernel's TCP.
-//! * [`pairs`]: the throughput of `plait` over unlike paths, beside the kernel's Multipath TCP.
+//! * [`bench`]: throughput over unlike paths, shares of a path, and times, beside those of the kernel.
 //! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.
 #![allow(clippy::disallowed_methods)]
 
 mod attacks;
-mod fairness;
+mod bench;
 mod interop;
-mod pairs;
 mod runner;
 
 use std::process::ExitCode;
@@ -38,9 +36,9 @@ enum Group {
     #[command(subcommand)]
     Attacks(Attacks),
     /// Measure plait's share of a path beside the kernel's TCP (as root); ends with 1 if the share is wrong.
-    Fairness(fairness::Options),
+    Fairness(bench::fairness::Options),
     /// Measure plait's throughput over unlike paths beside the kernel's Multipath TCP (as root); ends with 1 if it misses its goals.
-    Pairs(pairs::Options),
+    Pairs(bench::pairs::Options),
     /// A kernel-side program of a scenario, in the namespace it is started in.
     #[command(subcommand)]
     Peer(interop::peer::Action),
@@ -74,8 +72,8 @@ fn main() -> ExitCode {
         }
         Group::Interop(Interop::Run(options)) => interop::runner::run(&options),
         Group::Attacks(Attacks::Run(options)) => attacks::runner::run(&options),
-        Group::Fairness(options) => fairness::run(&options),
-        Group::Pairs(options) => pairs::run(&options),
+        Group::Fairness(options) => bench::fairness::run(&options),
+        Group::Pairs(options) => bench::pairs::run(&options),
         Group::Peer(action) => interop::peer::run(action).map(|()| true),
     };
     match result {

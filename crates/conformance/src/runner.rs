@@ -1,13 +1,13 @@
 //! Runs cases, a line each as they end, and prints a table at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use plait_bench::concurrently;
 
 /// The selection of cases and their settings.
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Number of concurrent cases. Cases that mostly wait take less time this way; cases judged by times need the machine alone. A case
     /// that fails beside others is run again alone, and that result counts.
     #[arg(long, value_name = "CASES", default_value = "1")]
-    jobs: NonZeroU32,
+    jobs: NonZeroUsize,
     /// Keeps the programs' output, and captures, of cases that fail.
     #[arg(long, value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
@@ -156,7 +156,8 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
         }
         let wanted: Vec<&Case<'_>> = cases.iter().filter(|case| options.wants(case)).collect();
         let root = root.join(round.to_string());
-        let ended = several(options.jobs, &wanted, |case| one(case, &root.join("first"), options.keeps()));
+        let ended =
+            concurrently(options.jobs, &wanted, |case| one(case, &root.join("first"), options.keeps()));
         for (case, ended) in wanted.iter().zip(ended) {
             let (mut class, mut text) = ended?;
             if class == Class::Failed && options.jobs.get() > 1 {
@@ -192,25 +193,6 @@ pub(crate) fn run(options: &Options, cases: Vec<Case<'_>>) -> Result<bool> {
         }
     }
     Ok(of(Class::Failed) == 0)
-}
-
-/// Runs `work` on each item, this many at a time; the results are in the order of the items.
-fn several<T: Sync, R: Send>(jobs: NonZeroU32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let take_turns = || {
-        let turns = std::iter::from_fn(|| {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            items.get(index).map(|item| (index, work(item)))
-        });
-        turns.collect::<Vec<_>>()
-    };
-    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.get()).map(|_| scope.spawn(take_turns)).collect();
-        let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.flat_map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Runs one case and prints its line; returns its end, and the evidence or the cause.

@@ -8,9 +8,7 @@
 //! * [`fixture`]: the lab and the programs in it.
 //! * [`exchange`]: a known stream each way, and what arrives of it; [`peer`]: the same programs of the kernel's Multipath TCP.
 //! * [`wiretap`]: what is in the captures; [`secrets`] and [`memory`]: which keys there are, and whether a process still has them.
-//! * [`cases`]: the cases; [`table`] and [`gaps`] measure what attacks cost, with goals; [`handover`] how soon a new path
-//!   carries the first byte, and [`setup`] how soon a new connection does; [`times`] is
-//!   what these have in common.
+//! * [`cases`]: the cases.
 
 pub(crate) mod case;
 pub(crate) mod cases;
@@ -18,13 +16,8 @@ pub(crate) mod cases;
 mod documents;
 pub(crate) mod exchange;
 pub(crate) mod fixture;
-mod gaps;
-mod handover;
 mod memory;
 pub(crate) mod peer;
 pub(crate) mod runner;
 mod secrets;
-mod setup;
-mod table;
-mod times;
 mod wiretap;

@@ -4,8 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::attacks::case::{Carrier, Case, Context, Family, Settings, Verdict, all};
-use crate::attacks::table::Amount;
-use crate::attacks::{gaps, handover, setup, table};
+use crate::bench::Measurement;
 use crate::runner;
 
 /// Bytes each way of a transfer under attack, for CI.
@@ -29,24 +28,8 @@ const QUICK_OVER_UDP: [&str; 8] = [
 pub(crate) struct Selection {
     #[command(flatten)]
     common: runner::Options,
-    /// Instead of cases: the cost of each kind of interference on one path of two, beside the honest path alone; --only, --skip and --size
-    /// apply to it, too.
-    #[arg(long, conflicts_with_all = ["quick", "repeat", "keep"])]
-    table: bool,
-    /// With --table: from the client to the server only.
-    #[arg(long, requires = "table")]
-    one_way: bool,
-    /// Instead of cases: the longest gap at the reader around a single strike, over this many strikes, beside the kernel's.
-    #[arg(long, value_name = "STRIKES", conflicts_with_all = ["table", "quick", "repeat", "only", "skip", "size", "keep"])]
-    gaps: Option<usize>,
-    /// Instead of cases: the time from the decision to use another path to the first byte there, over this many connections, with data in
-    /// the SYN of the join and without, beside the kernel's.
-    #[arg(long, value_name = "TIMES", conflicts_with_all = ["gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
-    handover: Option<usize>,
-    /// Instead of cases: the time from the start of a program to the first byte at the other one, over this many connections, with shares
-    /// of the keys from every path and without, beside the kernel's.
-    #[arg(long, value_name = "TIMES", conflicts_with_all = ["handover", "gaps", "table", "quick", "repeat", "only", "skip", "size", "keep"])]
-    setup: Option<usize>,
+    #[command(flatten)]
+    measurement: Measurement,
     /// Carrier of the segments [default: tcp, and with --quick some cases over UDP, too].
     #[arg(long, value_enum, value_name = "CARRIER")]
     carrier: Option<Carrier>,
@@ -64,7 +47,7 @@ pub(crate) fn list() {
 
 /// Runs the selected cases; returns false if a case failed, or a goal was missed.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
-    let Selection { common, table, one_way, gaps, handover, setup, carrier, ipv6 } = selection;
+    let Selection { common, measurement, carrier, ipv6 } = selection;
     let settings = Settings {
         plait: common.plait()?,
         size: common.size(SMALL),
@@ -72,19 +55,8 @@ pub(crate) fn run(selection: &Selection) -> Result<bool> {
         family: if *ipv6 { Family::V6 } else { Family::V4 },
         carrier: carrier.unwrap_or(Carrier::Tcp),
     };
-    if *table {
-        let amount = Amount { size: common.size_given(), is_one_way: *one_way };
-        return table::run(&settings, &runner::prepare(common)?, amount, |name| common.names(name));
-    }
-    if let Some(count) = *gaps {
-        return gaps::run(&settings, &runner::prepare(common)?, count);
-    }
-    if let Some(count) = *setup {
-        setup::run(&settings, &runner::prepare(common)?, count)?;
-        return Ok(true);
-    }
-    if let Some(count) = *handover {
-        return handover::run(&settings, &runner::prepare(common)?, count);
+    if let Some(measured) = measurement.run(&settings, common) {
+        return measured;
     }
     let (cases, over_udp) = (all(), Settings { carrier: Carrier::Udp, ..settings.clone() });
     let as_usual = cases.iter().map(|case| listed_as(case, &case.name, case.is_quick, &settings));

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use plait_bench::{Spread, millis};
 use plait_lab::{Conditions, Direction, Host, Program, wait_until};
 
 use crate::attacks::case::{Case, Context, Verdict};
 use crate::attacks::fixture::{Fixture, Listening, START, Side};
-use crate::attacks::times::percentile;
 
 /// Rate of each path and direction, and the one-way delay.
 const MEGABITS: u64 = 25;
@@ -193,9 +193,9 @@ impl Crowd {
         self.first.iter().flat_map(|first| first.iter()).for_each(|first| first.store(0, Ordering::Relaxed));
     }
 
-    /// Waits until something has come on each connection in both directions since `since`; how long that took, in ascending order, without
-    /// those on which nothing came.
-    fn times(&self, since: Instant, limit: Duration) -> [Vec<Duration>; 2] {
+    /// Waits until something has come on each connection in both directions since `since`; how long that took, without an end on
+    /// connections on which nothing came.
+    fn times(&self, since: Instant, limit: Duration) -> [Option<Spread>; 2] {
         let missing = || {
             self.first.iter().flat_map(|first| first.iter()).any(|first| first.load(Ordering::Relaxed) == 0)
         };
@@ -205,10 +205,8 @@ impl Crowd {
         let offset = since.saturating_duration_since(self.began);
         [0, 1].map(|direction| {
             let arrivals = self.first[direction].iter().map(|first| first.load(Ordering::Relaxed));
-            let came = arrivals.filter(|&at| at > 0);
-            let mut times: Vec<_> = came.map(|at| Duration::from_nanos(at).saturating_sub(offset)).collect();
-            times.sort_unstable();
-            times
+            let time = |at: u64| (at > 0).then(|| Duration::from_nanos(at).saturating_sub(offset));
+            Spread::of_times(arrivals.map(time))
         })
     }
 }
@@ -265,7 +263,8 @@ fn last(context: &Context<'_>, outage: Outage) -> Result<Verdict> {
     let crowd = Crowd::new(connections);
     forwarded.open(connections, &crowd)?;
     let well = crowd.times(Instant::now(), OPENING);
-    ensure!(well.iter().all(|times| times.len() == connections), "not all speak before the outage");
+    let all_speak = |times: &Option<Spread>| times.as_ref().is_some_and(|times| times.most.is_finite());
+    ensure!(well.iter().all(all_speak), "not all speak before the outage");
     std::thread::sleep(BEFORE);
     crowd.speak(speaks);
     forwarded.fixture.lab.cut_all(None)?;
@@ -283,16 +282,14 @@ fn last(context: &Context<'_>, outage: Outage) -> Result<Verdict> {
     forwarded.fixture.path("b")?.restore()?;
     let back = Instant::now();
     crowd.speak([true, true]);
-    let [up, down] = crowd.times(back, NEVER);
+    let [Some(up), Some(down)] = crowd.times(back, NEVER) else { bail!("no connections") };
     failed(&mut forwarded, "after it")?;
-    let millis = |times: &[Duration]| {
-        format!("{}/{} ms", percentile(times, 50).as_millis(), percentile(times, 100).as_millis())
-    };
-    let words = format!("first bytes, median/last, up {} and down {}", millis(&up), millis(&down));
-    ensure!(up.len() == connections && down.len() == connections, "not all go on within {NEVER:?}: {words}");
+    let shown = |times: &Spread| format!("{}/{}", millis(times.median), millis(times.most));
+    let words = format!("first bytes, median/last, up {} and down {}", shown(&up), shown(&down));
+    let longest = up.most.max(down.most);
+    ensure!(longest.is_finite(), "not all go on within {NEVER:?}: {words}");
     let limit = if context.settings.judges_times { GOES_ON } else { GOES_ON_QUICK };
-    let longest = percentile(&up, 100).max(percentile(&down, 100));
-    ensure!(longest <= limit, "too slow: {words}");
+    ensure!(longest <= limit.as_secs_f64() * 1e3, "too slow: {words}");
     std::thread::sleep(AFTER);
     failed(&mut forwarded, "once a path was back")?;
     Ok(Verdict::Passed(words))

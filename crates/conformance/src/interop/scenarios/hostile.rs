@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use plait_bench::Spread;
 use plait_netns::nft::Table;
 
 use super::crowd::Standing;
@@ -76,14 +77,11 @@ fn flooded(context: &Context<'_>) -> Result<Verdict> {
     let report: CrowdReport = attacker.report()?;
     ensure!(!subject.program.has_ended()?, "the subject died: {}", subject.program.last_words());
     let grown = subject.program.resident_bytes()?.saturating_sub(before);
-    let percentile = |times: &[f64], part: usize| 1000.0 * times[(times.len() - 1) * part / 100];
-    let words = |times: &[f64]| {
-        let of = |part| percentile(times, part);
+    let words = |times: &Spread| {
+        let high = times.percentile(95);
         format!(
-            "{:.1} ms in the median, {:.1} at the 95th percentile, {:.0} at most",
-            of(50),
-            of(95),
-            of(100)
+            "{:.1} ms in the median, {high:.1} at the 95th percentile, {:.0} at most",
+            times.median, times.most
         )
     };
     let text = format!(
@@ -96,13 +94,13 @@ fn flooded(context: &Context<'_>) -> Result<Verdict> {
     ensure!(grown <= BOUND, "{text}");
     let is_as_fast = report.completed as f64 / report.seconds >= LEAST_PART * rate as f64;
     ensure!(is_as_fast || !context.judges_time(), "no such flood; {text}");
-    let delay = (percentile(&during, 95) - percentile(&quiet, 95)) / 1000.0;
+    let delay = (during.percentile(95) - quiet.percentile(95)) / 1000.0;
     ensure!(delay <= MOST_DELAY || !context.judges_time(), "{text}");
     Ok(Verdict::Passed(text))
 }
 
-/// How long honest connections take to open, in ascending order, in seconds.
-fn openings(context: &Context<'_>, bed: &Testbed, subject: &Standing, count: u64) -> Result<Vec<f64>> {
+/// How long honest connections take to open, in milliseconds.
+fn openings(context: &Context<'_>, bed: &Testbed, subject: &Standing, count: u64) -> Result<Spread> {
     let mut command = interop()?;
     command.arg("churn").arg(subject.address.to_string()).args(["--parallel", "1"]);
     command.args(["--count", &count.to_string()]);
@@ -114,7 +112,7 @@ fn openings(context: &Context<'_>, bed: &Testbed, subject: &Standing, count: u64
     clients.wait(Duration::from_secs(300))?;
     let report: CrowdReport = clients.report()?;
     ensure!(report.failed == 0, "{} of {count} failed: {:?}", report.failed, report.error);
-    Ok(report.openings)
+    Spread::of(report.openings.iter().map(|seconds| 1e3 * seconds)).context("no connection has opened")
 }
 
 /// How much an attack may make the subject keep, in bytes.

@@ -9,9 +9,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use plait_bench::Rounds;
 use plait_lab::{Conditions, Lab, LabConfig, PathClass, PathConfig};
 use plait_netns::Link;
 
+use super::throughput::{both, pairs};
 use crate::interop::scenario::{CLIENT, Context, Scenario, Verdict};
 use crate::interop::session::PORT;
 use pair::Pair;
@@ -210,30 +212,25 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
     let bytes = context.size();
     let input = directory.join("input");
     fs::write(&input, vec![0x6b; usize::try_from(bytes)?])?;
-    let pairs = if context.is_quick() { 3 } else { 7 };
-    let (mut plain, mut scrambled, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..pairs {
-        // In turns: the machine's speed may change while they run.
-        let beside = one_transfer(context, &bed, (&directory, &input), bytes, "plain")?;
-        let speed = one_transfer(context, &bed, (&directory, &input), bytes, "scramble")?;
-        plain.push(beside);
-        scrambled.push(speed);
-        ratios.push(speed / beside);
-    }
+    let pairs = pairs(context);
+    let speeds = Rounds::of(pairs).take_turns(["plain", "scramble"], |protect, _| {
+        one_transfer(context, &bed, (&directory, &input), bytes, protect)
+    })?;
     fs::remove_file(&input)?;
-    let ratio = median(&mut ratios);
-    let medians = (median(&mut scrambled), median(&mut plain));
+    let [plain, scrambled] = both(speeds)?;
+    let ratio = scrambled.ratio_to(&plain).context("a transfer took no time")?;
     // What else the machine does only ever makes a transfer slower: the best of each are the least disturbed.
-    let best = scrambled[pairs - 1] / plain[pairs - 1];
     let text = format!(
-        "ratio {ratio:.2} (from {:.2} to {:.2}, of the best {best:.2}) in {pairs} pairs; medians {:.2} GB/s \
+        "ratio {:.2} (from {:.2} to {:.2}, of the best {:.2}) in {pairs} pairs; medians {:.2} GB/s \
          scrambled, {:.2} plain; the paper: 0.83",
-        ratios[0],
-        ratios[pairs - 1],
-        medians.0,
-        medians.1,
+        ratio.median,
+        ratio.least,
+        ratio.most,
+        scrambled.most / plain.most,
+        scrambled.median,
+        plain.median,
     );
-    ensure!(ratio >= RATIO_GOAL, "{text}");
+    ensure!(ratio.median >= RATIO_GOAL, "{text}");
     Ok(Verdict::Passed(text))
 }
 
@@ -261,9 +258,4 @@ fn one_transfer(
         ensure!(status.success(), "one end failed: {}", end.last_words());
     }
     Ok(bytes as f64 / began.elapsed().as_secs_f64() / 1e9)
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

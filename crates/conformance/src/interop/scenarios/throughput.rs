@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use plait_bench::{Rounds, Spread};
 
 use crate::interop::peer::TransferReport;
 use crate::interop::scenario::{BOTH, Context, Role, Scenario, Verdict};
@@ -30,28 +32,25 @@ fn throughput(context: &Context<'_>) -> Result<Verdict> {
     let bytes = 512 << 20;
     let input = Scratch::of_length(bytes)?;
     let kernel = context.as_baseline();
-    let pairs = if context.is_quick() { 3 } else { 7 };
-    let (mut subject_speeds, mut kernel_speeds, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..pairs {
-        // In turns: the machine's speed may change while they run.
-        let beside = one(&kernel, &bed, &input.0, bytes)?;
-        let subject = one(context, &bed, &input.0, bytes)?;
-        subject_speeds.push(subject);
-        kernel_speeds.push(beside);
-        ratios.push(subject / beside);
-    }
-    let ratio = median(&mut ratios);
-    let (subject, beside) = (median(&mut subject_speeds), median(&mut kernel_speeds));
+    let pairs = pairs(context);
+    let systems = [&kernel, context];
+    let speeds = Rounds::of(pairs).take_turns(systems, |context, _| one(context, &bed, &input.0, bytes))?;
+    let [beside, subject] = both(speeds)?;
+    let ratio = subject.ratio_to(&beside).context("a transfer took no time")?;
     // The kernel's own transfers stall now and then for its 200 ms timer; the best of each are without such stalls.
-    let (subject_best, kernel_best) = (subject_speeds[pairs - 1], kernel_speeds[pairs - 1]);
     let text = format!(
-        "ratio {ratio:.2} (from {:.2} to {:.2}, of the best {:.2}) in {pairs} pairs; medians {subject:.2} GB/s and the \
-         kernel's {beside:.2}, best {subject_best:.2} and the kernel's {kernel_best:.2}",
-        ratios[0],
-        ratios[pairs - 1],
-        subject_best / kernel_best
+        "ratio {:.2} (from {:.2} to {:.2}, of the best {:.2}) in {pairs} pairs; medians {:.2} GB/s and the \
+         kernel's {:.2}, best {:.2} and the kernel's {:.2}",
+        ratio.median,
+        ratio.least,
+        ratio.most,
+        subject.most / beside.most,
+        subject.median,
+        beside.median,
+        subject.most,
+        beside.most
     );
-    ensure!(ratio >= GOAL || context.is_baseline() || !context.judges_time(), "{text}");
+    ensure!(ratio.median >= GOAL || context.is_baseline() || !context.judges_time(), "{text}");
     Ok(Verdict::Passed(text))
 }
 
@@ -130,7 +129,15 @@ fn one(context: &Context<'_>, bed: &Testbed, input: &Path, bytes: u64) -> Result
     Ok(bytes as f64 / report.seconds / 1e9)
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Rounds in which two systems take turns.
+pub(super) fn pairs(context: &Context<'_>) -> NonZeroU32 {
+    const QUICK: NonZeroU32 = NonZeroU32::new(3).expect("not zero");
+    const FULL: NonZeroU32 = NonZeroU32::new(7).expect("not zero");
+    if context.is_quick() { QUICK } else { FULL }
+}
+
+/// The spreads of two systems.
+pub(super) fn both<S>(speeds: Vec<(S, Vec<f64>)>) -> Result<[Spread; 2]> {
+    let spreads: Option<Vec<Spread>> = speeds.into_iter().map(|(_, speeds)| Spread::of(speeds)).collect();
+    spreads.and_then(|spreads| spreads.try_into().ok()).context("two systems have two spreads")
 }

@@ -1,13 +1,13 @@
 //! The table of interference: the cost of each kind on one path of two, beside the honest path alone.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use plait_bench::Table;
 
-use super::case::{Context, Settings};
-use super::cases::Outcome;
-use super::cases::interference::{self, KINDS, Kind, Measured};
+use super::Place;
+use crate::attacks::cases::Outcome;
+use crate::attacks::cases::interference::{self, KINDS, Kind, Measured};
 
 /// Bytes of a full transfer: each way, and one way.
 const BOTH_WAYS: u64 = 25_000_000;
@@ -23,11 +23,11 @@ const GIVEN_UP: u32 = 3;
 
 /// The load of a transfer.
 #[derive(Clone, Copy)]
-pub(crate) struct Amount {
+pub(super) struct Amount {
     /// Bytes; `None`: those of the goal.
-    pub(crate) size: Option<u64>,
+    pub(super) size: Option<u64>,
     /// From the client to the server only.
-    pub(crate) is_one_way: bool,
+    pub(super) is_one_way: bool,
 }
 
 impl Amount {
@@ -40,38 +40,30 @@ impl Amount {
 }
 
 /// Runs the kinds that `wants` names, a line each; returns false if one misses a goal.
-pub(crate) fn run(
-    settings: &Settings,
-    root: &Path,
-    amount: Amount,
-    wants: impl Fn(&str) -> bool,
-) -> Result<bool> {
-    let sizes = amount.sizes();
-    let (began, table) = (Instant::now(), Table { settings, root });
+pub(super) fn run(place: &Place<'_>, amount: Amount, wants: impl Fn(&str) -> bool) -> Result<bool> {
+    let (began, sizes) = (Instant::now(), amount.sizes());
     println!("{} and {} bytes up and down, over two paths of 25 Mbit/s and 20 ms", sizes[0], sizes[1]);
     let mut alone = Duration::ZERO;
     for path in ["a", "b"] {
         let measured =
-            table.with(&format!("alone-{path}"), |context| interference::alone(context, path, sizes))?;
+            place.with(&format!("alone-{path}"), |context| interference::alone(context, path, sizes))?;
         ensure!(measured.outcome == Outcome::Equal, "path {path} alone: {:?}", measured.outcome);
         let (seconds, gap) = (measured.time.as_secs_f64(), measured.gap.as_millis());
         println!("path {path} alone: {seconds:.2} s, longest gap {gap} ms");
         // The two are alike: the slower run is nearer to what a path can do on this machine.
         alone = alone.max(measured.time);
     }
-    println!(
-        "\n{:<42} {:<6} {:>7} {:>6} {:>7} {:>7}  verdict",
-        "interference", "bytes", "time", "ratio", "gap", "end"
-    );
+    let table = Table::new(42, [("bytes", 6), ("time", 7), ("ratio", 6), ("gap", 7), ("end", 7)]);
+    println!("\n{}", table.head("interference"));
     let limit = alone * GIVEN_UP + 2 * LONGEST_END;
     let (mut missed, mut count) = (Vec::new(), 0);
     let kinds = KINDS.iter().map(|kind| if amount.is_one_way { kind.with_a_silent_server() } else { *kind });
     for kind in &kinds.filter(|kind| wants(&kind.name())).collect::<Vec<_>>() {
-        let measured = table
+        let measured = place
             .with(&kind.name(), |context| interference::under(context, kind, sizes, limit))
             .with_context(|| kind.name())?;
         count += 1;
-        if !print_row(kind, &measured, alone) {
+        if !print_row(&table, kind, &measured, alone) {
             missed.push(kind.name());
         }
     }
@@ -83,23 +75,8 @@ pub(crate) fn run(
     Ok(missed.is_empty())
 }
 
-struct Table<'a> {
-    settings: &'a Settings,
-    root: &'a Path,
-}
-
-impl Table<'_> {
-    fn with<T>(&self, name: &str, run: impl FnOnce(&Context<'_>) -> Result<T>) -> Result<T> {
-        let directory = self.root.join(name);
-        std::fs::create_dir_all(&directory)?;
-        let result = run(&Context { settings: self.settings, directory: &directory });
-        std::fs::remove_dir_all(&directory)?;
-        result
-    }
-}
-
 /// Prints a line; returns whether it meets the goals.
-fn print_row(kind: &Kind, measured: &Measured, alone: Duration) -> bool {
+fn print_row(table: &Table, kind: &Kind, measured: &Measured, alone: Duration) -> bool {
     let Measured { outcome, time, ending, gap, evidence } = measured;
     let ratio = time.as_secs_f64() / alone.as_secs_f64();
     let mut missed = Vec::new();
@@ -131,9 +108,13 @@ fn print_row(kind: &Kind, measured: &Measured, alone: Duration) -> bool {
         }
     };
     let verdict = if missed.is_empty() { "ok".to_owned() } else { format!("MISSED: {};", missed.join("; ")) };
-    let (name, seconds, gap, end) = (kind.name(), time.as_secs_f64(), gap.as_millis(), ending.as_millis());
-    println!(
-        "{name:<42} {bytes:<6} {seconds:>5.1} s {ratio:>6.2} {gap:>4} ms {end:>4} ms  {verdict} {evidence}"
-    );
+    let figures = [
+        bytes.to_owned(),
+        format!("{:.1} s", time.as_secs_f64()),
+        format!("{ratio:.2}"),
+        format!("{} ms", gap.as_millis()),
+        format!("{} ms", ending.as_millis()),
+    ];
+    println!("{}", table.row(&kind.name(), figures, &format!("{verdict} {evidence}")));
     missed.is_empty()
 }

@@ -2,15 +2,14 @@
 //! of the handshake contributes to the keys; the second path contributes in parallel with the data; or the data waits for its contribution.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::case::Settings;
-use super::fixture::{Fixture, Side};
-use super::peer::{self, Layer};
-use super::times;
+use super::{Place, kill, times_of};
+use crate::attacks::fixture::{Fixture, Side};
+use crate::attacks::peer::{self, Layer};
 
 /// Number of bytes sent, each way.
 const SIZE: u64 = 1000;
@@ -24,10 +23,11 @@ enum System {
     Kernel,
 }
 
-impl System {
-    const ALL: [Self; 5] = [Self::OnePath, Self::Beside, Self::Required, Self::KernelTls, Self::Kernel];
+impl super::System for System {
+    type Figure = Duration;
+    const ALL: &[Self] = &[Self::OnePath, Self::Beside, Self::Required, Self::KernelTls, Self::Kernel];
 
-    const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::OnePath => "plait, sealed, one path",
             Self::Beside => "plait, sealed, shares beside the data",
@@ -36,19 +36,22 @@ impl System {
             Self::Kernel => "the kernel's MPTCP, not encrypted",
         }
     }
+    fn prepare(self, fixture: &Fixture<'_>) -> Result<()> {
+        match self {
+            Self::Kernel | Self::KernelTls => Ok(fixture.lab.enable_kernel_mptcp()?),
+            Self::OnePath | Self::Beside | Self::Required => Ok(()),
+        }
+    }
+
+    fn measure(self, fixture: &Fixture<'_>) -> Result<Duration> {
+        open(fixture, self)
+    }
 }
 
-/// Opens this many connections of each kind.
-pub(crate) fn run(settings: &Settings, root: &Path, count: usize) -> Result<()> {
-    times::begin(count, "connections each, from the start of the program to the first byte at the reader")?;
-    for system in System::ALL {
-        let prepare = |fixture: &Fixture<'_>| match system {
-            System::Kernel | System::KernelTls => Ok(fixture.lab.enable_kernel_mptcp()?),
-            System::OnePath | System::Beside | System::Required => Ok(()),
-        };
-        times::row(settings, root, (system.name(), count), prepare, |fixture| open(fixture, system))?;
-    }
-    Ok(())
+/// Opens this many connections of each kind. There is no goal.
+pub(super) fn run(place: &Place<'_>, count: NonZeroU32) -> Result<bool> {
+    let title = "connections each, from the start of the program to the first byte at the reader";
+    times_of::<System>(place, count, title).map(|_| true)
 }
 
 /// The time of one connection.
@@ -72,6 +75,6 @@ fn open(fixture: &Fixture<'_>, system: System) -> Result<Duration> {
     input.write_all(&[b'.'; SIZE as usize])?;
     ensure!(output.read(&mut [0; SIZE as usize])? > 0, "nothing arrived: {}", client.last_words());
     let time = began.elapsed();
-    times::kill([&mut client, &mut server])?;
+    kill([&mut client, &mut server])?;
     Ok(time)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
+use plait_bench::{PathModel, PathPair, Rounds, Spread, Table, pairs};
 use plait_lab::{Conditions, Program, Watch};
 
 use crate::attacks::case::{Carrier, Context, Family, Settings};
@@ -22,6 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const OF_THE_KERNEL: f64 = 0.97;
 const OF_THE_BETTER: f64 = 0.97;
 const OF_THE_SUM: f64 = 0.93;
+/// No queue is shorter, in bytes: room for two packets, and for a train of the kernel's.
+const SHORTEST_QUEUE: u64 = 16_384;
 
 /// The selection of measurements.
 #[derive(Args)]
@@ -43,94 +46,20 @@ pub(crate) struct Options {
     plait: PathBuf,
 }
 
-/// One path, the same in both directions.
-#[derive(Clone, Copy)]
-struct Line {
-    /// Mbit/s.
-    rate: u64,
-    /// Round trip in milliseconds.
-    round_trip: u64,
-    /// In bandwidth-delay products.
-    queue: f64,
-    /// Fraction of all packets.
-    loss: f64,
-    /// Milliseconds, one way.
-    jitter: u64,
-}
-
-impl Line {
-    const fn new(rate: u64, round_trip: u64) -> Self {
-        Self { rate, round_trip, queue: 1.0, loss: 0.0, jitter: 0 }
+/// A path in the lab.
+fn conditions(path: PathModel) -> Conditions {
+    Conditions {
+        queue: Some(path.queue_bytes(SHORTEST_QUEUE)),
+        loss: path.loss / 100.0,
+        jitter: Duration::from_millis(path.jitter),
+        ..Conditions::megabits(path.rate, path.round_trip / 2)
     }
-
-    const fn queue(self, queue: f64) -> Self {
-        Self { queue, ..self }
-    }
-
-    const fn rough(self, loss: f64, jitter: u64) -> Self {
-        Self { loss, jitter, ..self }
-    }
-
-    fn conditions(self) -> Conditions {
-        let product = (self.rate * 1_000_000 / 8 * self.round_trip / 1000) as f64;
-        Conditions {
-            // Room for two packets, and for a train of the kernel's, at least.
-            queue: Some(((product * self.queue) as u64).max(16_384)),
-            loss: self.loss,
-            jitter: Duration::from_millis(self.jitter),
-            ..Conditions::megabits(self.rate, self.round_trip / 2)
-        }
-    }
-
-    fn name(self) -> String {
-        let mut name = format!("{}/{}", self.rate, self.round_trip);
-        if self.queue != 1.0 {
-            name += &format!(" queue {}", self.queue);
-        }
-        if self.loss > 0.0 {
-            name += &format!(" loss {}", self.loss * 100.0);
-        }
-        if self.jitter > 0 {
-            name += &format!(" jitter {}", self.jitter);
-        }
-        name
-    }
-}
-
-/// Two paths; a connection opens over the first.
-type Pair = [Line; 2];
-
-const PAIRS: [Pair; 15] = [
-    [Line::new(50, 20), Line::new(50, 20)],
-    [Line::new(300, 20), Line::new(300, 20)],
-    [Line::new(100, 20), Line::new(10, 20)],
-    [Line::new(100, 20), Line::new(10, 400)],
-    [Line::new(300, 20), Line::new(30, 60).rough(0.005, 10)],
-    [Line::new(50, 20), Line::new(5, 40)],
-    [Line::new(50, 20), Line::new(50, 60).queue(3.0)],
-    [Line::new(50, 200), Line::new(50, 20)],
-    [Line::new(100, 20).queue(0.25), Line::new(50, 40).queue(0.25)],
-    [Line::new(20, 40).queue(10.0), Line::new(100, 20).rough(0.001, 0)],
-    // Random losses: two lines, two LTE, LTE and Starlink, delays that vary.
-    [Line::new(50, 20).rough(0.005, 0), Line::new(50, 20).rough(0.005, 0)],
-    [Line::new(50, 20).rough(0.02, 0), Line::new(50, 20).rough(0.02, 0)],
-    [Line::new(30, 50).rough(0.005, 10), Line::new(20, 60).rough(0.005, 10)],
-    [Line::new(30, 50).rough(0.005, 10), Line::new(100, 40).rough(0.005, 10)],
-    [Line::new(50, 20).rough(0.0, 20), Line::new(50, 20).rough(0.0, 20)],
-];
-
-fn name(pair: &Pair) -> String {
-    format!("{} + {}", pair[0].name(), pair[1].name())
 }
 
 /// The better path alone: the faster one; of two equally fast ones, the one with the shorter round trip.
-fn better(pair: &Pair) -> &'static str {
-    let worth = |line: Line| (line.rate, core::cmp::Reverse(line.round_trip));
-    if worth(pair[0]) >= worth(pair[1]) { "a" } else { "b" }
-}
-
-fn are_alike(pair: &Pair) -> bool {
-    pair[0].conditions() == pair[1].conditions()
+fn better(PathPair([a, b]): &PathPair) -> &'static str {
+    let worth = |path: &PathModel| (path.rate, core::cmp::Reverse(path.round_trip));
+    if worth(a) >= worth(b) { "a" } else { "b" }
 }
 
 /// The carrier of the pair, and its protection.
@@ -155,17 +84,28 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let plait = crate::runner::binary(&options.plait)?;
     let settings =
         Settings { plait, size: options.size, judges_times: true, family: Family::V4, carrier: Carrier::Tcp };
-    let wanted = |pair: &&Pair| {
-        options.only.is_empty() || options.only.iter().any(|text| name(pair).contains(text.as_str()))
+    let wanted = |pair: &PathPair| {
+        let name = pair.to_string();
+        options.only.is_empty() || options.only.iter().any(|text| name.contains(text.as_str()))
     };
-    let pairs: Vec<&Pair> = PAIRS.iter().filter(wanted).collect();
-    ensure!(!pairs.is_empty(), "no pair is called so; there are {}", PAIRS.each_ref().map(name).join(", "));
+    let all = pairs::in_the_lab();
+    let pairs: Vec<PathPair> = all.iter().copied().filter(wanted).collect();
+    let names = || all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    ensure!(!pairs.is_empty(), "no pair is called so; there are {}", names());
     println!("{} bytes from client to server, median of {} runs, in Mbit/s", options.size, options.runs);
-    println!("{:<42} {:>7} {:>15} {:>15}", "", "kernel", "plain (alone)", "sealed (alone)");
+    let alone = ("(alone)", 7);
+    let table = Table::new(38, [("kernel", 6), ("plain", 6), alone, ("sealed", 6), alone]);
+    println!("{}", table.head(""));
     let (watch, mut missed) = (Watch::start(), 0);
     for pair in pairs {
-        let rates = measure(&settings, &root, pair, options).with_context(|| name(pair))?;
-        missed += usize::from(!print_row(pair, rates));
+        let medians = measure(&settings, &root, &pair, options).with_context(|| pair.to_string())?;
+        let misses = misses(&pair, medians);
+        missed += usize::from(!misses.is_empty());
+        let verdict =
+            if misses.is_empty() { "ok".to_owned() } else { format!("MISSED: {}", misses.join("; ")) };
+        let [kernel, plain, plain_alone, sealed, sealed_alone] = medians.map(|median| format!("{median:.1}"));
+        let figures = [kernel, plain, format!("({plain_alone})"), sealed, format!("({sealed_alone})")];
+        println!("{}", table.row(&pair.to_string(), figures, &verdict));
     }
     println!("\n{missed} pairs miss a goal; {}", watch.end());
     std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()))?;
@@ -176,35 +116,30 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 fn measure(
     settings: &Settings,
     root: &Path,
-    pair: &Pair,
+    pair: &PathPair,
     options: &Options,
 ) -> Result<[f64; MEASURED.len()]> {
-    let mut rates = MEASURED.map(|_| Vec::new());
-    for _ in 0..options.runs.get() {
-        for (all, &(system, over_both)) in rates.iter_mut().zip(&MEASURED) {
-            let path = if over_both { None } else { Some(better(pair)) };
-            all.push(transfer(settings, root, pair, (system, &options.congestion), path)?);
-        }
-    }
-    Ok(rates.map(|mut all| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    }))
+    let rates = Rounds::of(options.runs).take_turns(MEASURED, |&mut (system, over_both), _| {
+        let path = if over_both { None } else { Some(better(pair)) };
+        transfer(settings, root, pair, (system, &options.congestion), path)
+    })?;
+    let medians = rates.into_iter().map(|(_, rates)| Spread::of(rates).map(|rates| rates.median));
+    let medians: Option<Vec<f64>> = medians.collect();
+    medians.and_then(|medians| medians.try_into().ok()).context("a transfer took no time")
 }
 
 /// One transfer in a lab of its own, over one path or both: its rate from the first byte at the reader to the last.
 fn transfer(
     settings: &Settings,
     root: &Path,
-    pair: &Pair,
+    pair: &PathPair,
     system: (System, &str),
     alone: Option<&'static str>,
 ) -> Result<f64> {
     let directory = root.join("pair");
     std::fs::create_dir_all(&directory)?;
     let context = Context { settings, directory: &directory };
-    let conditions = pair.map(Line::conditions);
-    let fixture = Fixture::up_between(&context, Listening::Closed, conditions)?;
+    let fixture = Fixture::up_between(&context, Listening::Closed, pair.0.map(conditions))?;
     let sizes = [settings.size, 0];
     let [mut client, mut server] = start(&fixture, system, alone, sizes)?;
     let running = exchange::start(&mut client, &mut server, &Load::sized(sizes))?;
@@ -241,8 +176,11 @@ fn start(
     }
 }
 
-/// Prints a line; returns whether it meets the goals.
-fn print_row(pair: &Pair, [kernel, plain, plain_alone, sealed, sealed_alone]: [f64; MEASURED.len()]) -> bool {
+/// The missed goals of a pair.
+fn misses(
+    PathPair([a, b]): &PathPair,
+    [kernel, plain, plain_alone, sealed, sealed_alone]: [f64; MEASURED.len()],
+) -> Vec<String> {
     let mut missed = Vec::new();
     for (name, both, alone) in [("plain", plain, plain_alone), ("sealed", sealed, sealed_alone)] {
         let mut judge = |figure: f64, goal: f64, of: &str| {
@@ -252,40 +190,39 @@ fn print_row(pair: &Pair, [kernel, plain, plain_alone, sealed, sealed_alone]: [f
         };
         judge(both / kernel, OF_THE_KERNEL, "the kernel");
         judge(both / alone, OF_THE_BETTER, "the better path");
-        if are_alike(pair) {
+        if a == b {
             judge(both / (2.0 * alone), OF_THE_SUM, "the sum");
         }
     }
-    println!(
-        "{:<42} {kernel:>7.1} {plain:>7.1} ({plain_alone:>5.1}) {sealed:>7.1} ({sealed_alone:>5.1})  {}",
-        name(pair),
-        if missed.is_empty() { "ok".to_owned() } else { format!("MISSED: {}", missed.join("; ")) }
-    );
-    missed.is_empty()
+    missed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const EVEN: Pair = PAIRS[0];
-    const UNLIKE: Pair = PAIRS[2];
+    fn pair(name: &str) -> PathPair {
+        name.parse().expect("a pair")
+    }
 
     #[test]
     fn a_pair_holds_that_is_as_fast_as_the_kernel_the_better_path_and_the_sum() {
-        assert!(print_row(&UNLIKE, [100.0, 100.0, 95.0, 101.0, 90.0]));
-        assert!(!print_row(&UNLIKE, [100.0, 96.0, 95.0, 101.0, 90.0]), "slower than the kernel");
-        assert!(!print_row(&UNLIKE, [80.0, 96.0, 95.0, 87.0, 90.0]), "slower than one path");
-        assert!(print_row(&EVEN, [80.0, 94.0, 50.0, 94.0, 50.0]));
-        assert!(!print_row(&EVEN, [80.0, 94.0, 50.0, 92.0, 50.0]), "slower than the sum");
+        let (even, unlike) = (pair("50/20+50/20"), pair("100/20+10/20"));
+        for (pair, medians, missed) in [
+            (unlike, [100.0, 100.0, 95.0, 101.0, 90.0], None),
+            (unlike, [100.0, 96.0, 95.0, 101.0, 90.0], Some("plain 0.96 of the kernel")),
+            (unlike, [80.0, 96.0, 95.0, 87.0, 90.0], Some("sealed 0.97 of the better path")),
+            (even, [80.0, 94.0, 50.0, 94.0, 50.0], None),
+            (even, [80.0, 94.0, 50.0, 92.0, 50.0], Some("sealed 0.92 of the sum")),
+        ] {
+            assert_eq!(misses(&pair, medians), missed.into_iter().collect::<Vec<_>>());
+        }
     }
 
     #[test]
     fn the_better_path_is_the_faster_one_and_then_the_nearer_one() {
-        assert_eq!(better(&[Line::new(10, 20), Line::new(100, 400)]), "b");
-        assert_eq!(better(&[Line::new(50, 200), Line::new(50, 20)]), "b");
-        assert_eq!(better(&EVEN), "a");
-        let names: std::collections::BTreeSet<_> = PAIRS.iter().map(name).collect();
-        assert_eq!(names.len(), PAIRS.len());
+        assert_eq!(better(&pair("10/20+100/400")), "b");
+        assert_eq!(better(&pair("50/200+50/20")), "b");
+        assert_eq!(better(&pair("50/20+50/20")), "a");
     }
 }

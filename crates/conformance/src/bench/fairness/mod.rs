@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use plait_bench::{Rounds, write_json};
 
 use self::fight::Conditions;
 use self::report::Row;
@@ -23,7 +24,7 @@ pub(crate) struct Options {
     /// Only these settings; may be repeated.
     #[arg(long, value_enum, value_name = "SETTING")]
     only: Vec<Setting>,
-    /// Runs of each setting.
+    /// Runs of each setting, in turn.
     #[arg(long, default_value = "10")]
     runs: NonZeroU32,
     /// Seconds that are measured in a run.
@@ -86,6 +87,16 @@ pub(crate) enum Paths {
     Shared,
 }
 
+impl Paths {
+    /// The number of figures of a run.
+    const fn figures(self) -> usize {
+        match self {
+            Self::One | Self::Shared => 1,
+            Self::Two => 2,
+        }
+    }
+}
+
 impl Setting {
     /// The name in the table.
     pub(crate) const fn name(self) -> &'static str {
@@ -136,23 +147,20 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         rival: options.rival.clone(),
     };
     let wanted = |setting: &&Setting| options.only.is_empty() || options.only.contains(setting);
-    let mut rows = Vec::new();
-    for &setting in Setting::value_variants().iter().filter(wanted) {
-        for number in 1..=options.runs.get() {
-            let place = directory.join(format!("fairness-{}-{number}", setting.name()));
-            std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
-            let carried = fight::run(setting, &conditions, &place)
-                .with_context(|| format!("{}, run {number}", setting.name()))?;
-            let row = Row::new(setting, number, carried);
-            println!("{row}");
-            rows.push(row);
-        }
-    }
+    let settings = Setting::value_variants().iter().filter(wanted);
+    let rows = Rounds::of(options.runs).take_turns(settings, |setting, run| {
+        let place = directory.join(format!("fairness-{}-{run}", setting.name()));
+        std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
+        let carried = fight::run(**setting, &conditions, &place).with_context(|| setting.name())?;
+        let row = Row::new(**setting, run, carried);
+        println!("{row}");
+        Ok(row)
+    })?;
+    let rows: Vec<Row> = rows.into_iter().flat_map(|(_, rows)| rows).collect();
     std::fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
     println!("\n{}", report::summary(&rows));
     if let Some(file) = &options.json {
-        let text = serde_json::to_string_pretty(&rows)?;
-        std::fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+        write_json(file, &rows)?;
     }
     Ok(report::holds(&rows))
 }

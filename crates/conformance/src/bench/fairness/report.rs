@@ -1,10 +1,10 @@
 //! A line for each run, what all of them say together, and the goals.
 
 use core::fmt;
-use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use clap::ValueEnum;
+use plait_bench::{Spread, Table};
 
 use super::fight::Carried;
 use super::{Paths, Setting};
@@ -55,36 +55,24 @@ fn reaches(setting: Setting, figure: f64) -> bool {
     }
 }
 
-/// The summary of all runs of a setting.
-struct Spread {
-    setting: Setting,
-    /// The index of the figure in each run.
-    place: usize,
-    lowest: f64,
-    median: f64,
-    highest: f64,
-}
-
-/// By setting, then by figure.
-fn spreads(rows: &[Row]) -> Vec<Spread> {
+/// The spread of each figure of each setting.
+fn spreads(rows: &[Row]) -> Vec<(Setting, usize, Spread)> {
     let mut all = Vec::new();
     for &setting in Setting::value_variants() {
-        let of_setting: Vec<&Row> = rows.iter().filter(|row| row.setting == setting).collect();
-        let width = of_setting.first().map_or(0, |row| row.figures.len());
-        for place in 0..width {
-            let mut figures: Vec<f64> = of_setting.iter().map(|row| row.figures[place]).collect();
-            figures.sort_by(f64::total_cmp);
-            let (lowest, median, highest) =
-                (figures[0], figures[figures.len() / 2], figures[figures.len() - 1]);
-            all.push(Spread { setting, place, lowest, median, highest });
+        for place in 0..setting.paths().figures() {
+            let of_setting = rows.iter().filter(|row| row.setting == setting);
+            let figures = of_setting.filter_map(|row| row.figures.get(place).copied());
+            all.extend(Spread::of(figures).map(|spread| (setting, place, spread)));
         }
     }
     all
 }
 
 /// Whether each median reaches its goal. Single runs need not: what the kernel's TCP takes beside its like (`control`) differs as much.
+/// A figure that is no number, since a path has carried nothing, reaches none.
 pub(crate) fn holds(rows: &[Row]) -> bool {
-    spreads(rows).iter().all(|spread| reaches(spread.setting, spread.median))
+    let are_numbers = rows.iter().flat_map(|row| &row.figures).all(|figure| figure.is_finite());
+    are_numbers && spreads(rows).iter().all(|(setting, _, spread)| reaches(*setting, spread.median))
 }
 
 impl fmt::Display for Row {
@@ -102,23 +90,22 @@ impl fmt::Display for Row {
 
 /// Lowest, median and highest figure of each setting, and how many runs reach the goal.
 pub(crate) fn summary(rows: &[Row]) -> String {
-    let mut text =
-        String::from("setting          figure                      lowest  median  highest   runs that hold");
-    for Spread { setting, place, lowest, median, highest } in spreads(rows) {
+    let table = Table::new(
+        15,
+        [("figure", 15), ("lowest", 7), ("median", 7), ("highest", 8), ("runs that hold", 15)],
+    );
+    let mut lines = vec![table.head("setting")];
+    for (setting, place, Spread { least, median, most, runs: _ }) in spreads(rows) {
         let of_setting = || rows.iter().filter(|row| row.setting == setting);
         let what = match setting.paths() {
             Paths::One | Paths::Two => format!("share of path {}", place + 1),
             Paths::Shared => "times one TCP".to_owned(),
         };
-        let (held, of) = (of_setting().filter(|row| row.holds()).count(), of_setting().count());
-        // Writing to a string never fails.
-        let _ = write!(
-            text,
-            "\n{:<16} {what:<26} {lowest:7.2} {median:7.2} {highest:8.2}   {held} of {of}",
-            setting.name()
-        );
+        let [least, median, most] = [least, median, most].map(|figure| format!("{figure:.2}"));
+        let held = format!("{} of {}", of_setting().filter(|row| row.holds()).count(), of_setting().count());
+        lines.push(table.row(setting.name(), [what, least, median, most, held], ""));
     }
-    text
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -3,19 +3,18 @@
 //! TCP.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use plait_lab::Program;
 use plait_netns::mptcp::{Endpoint, EndpointFlag};
 
-use super::case::Settings;
-use super::fixture::{Fixture, Side};
-use super::peer::{self, Layer};
-use super::times;
+use super::{PATH, Place, kill, times_of};
+use crate::attacks::fixture::{Fixture, Side};
+use crate::attacks::peer::{self, Layer};
 
 /// The client's message, and its interval: a conversation.
 const MESSAGE: [u8; 100] = [b'.'; 100];
@@ -38,38 +37,41 @@ enum System {
     Kernel,
 }
 
-impl System {
-    const fn name(self) -> &'static str {
+impl super::System for System {
+    type Figure = Duration;
+    const ALL: &[Self] = &[Self::WithData, Self::Without, Self::Kernel];
+
+    fn name(self) -> &'static str {
         match self {
             Self::WithData => "plait, sealed, data in the SYN",
             Self::Without => "plait, sealed, --no-join-data",
             Self::Kernel => "the kernel's MPTCP",
         }
     }
+
+    fn prepare(self, fixture: &Fixture<'_>) -> Result<()> {
+        if self == Self::Kernel {
+            for host in [fixture.lab.client(), fixture.lab.server()] {
+                host.namespace().set_mptcp_limits(8, 8)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(self, fixture: &Fixture<'_>) -> Result<Duration> {
+        hand_over(fixture, self)
+    }
 }
 
 /// Hands over this many connections of each system; returns false if data in the SYN does not gain at least one round trip, of the two
 /// possible.
-pub(crate) fn run(settings: &Settings, root: &Path, count: usize) -> Result<bool> {
-    times::begin(count, "hand-overs each, from the command to the first byte at the reader")?;
-    let median = |system: System| {
-        let once = |fixture: &Fixture<'_>| hand_over(fixture, system);
-        times::row(settings, root, (system.name(), count), |fixture| prepare(fixture, system), once)
-    };
-    let (with, without) = (median(System::WithData)?, median(System::Without)?);
-    median(System::Kernel)?;
-    let is_met = with + Duration::from_millis(2 * times::DELAY_MS) <= without;
+pub(super) fn run(place: &Place<'_>, count: NonZeroU32) -> Result<bool> {
+    let title = "hand-overs each, from the command to the first byte at the reader";
+    let spreads = times_of::<System>(place, count, title)?;
+    let [with, without, _] = &spreads[..] else { bail!("three systems have three rows") };
+    let is_met = with.median + PATH.round_trip as f64 <= without.median;
     println!("goal: data in the SYN gains a round trip at least: {}", if is_met { "met" } else { "MISSED" });
     Ok(is_met)
-}
-
-fn prepare(fixture: &Fixture<'_>, system: System) -> Result<()> {
-    if system == System::Kernel {
-        for host in [fixture.lab.client(), fixture.lab.server()] {
-            host.namespace().set_mptcp_limits(8, 8)?;
-        }
-    }
-    Ok(())
 }
 
 fn programs(fixture: &Fixture<'_>, system: System) -> Result<[Program; 2]> {
@@ -105,7 +107,7 @@ fn hand_over(fixture: &Fixture<'_>, system: System) -> Result<Duration> {
         }
     };
     is_over.store(true, Ordering::Relaxed);
-    times::kill([&mut client, &mut server])?;
+    kill([&mut client, &mut server])?;
     path.restore()?;
     if system == System::Kernel {
         fixture.lab.client().namespace().remove_mptcp_endpoint(ENDPOINT)?;
