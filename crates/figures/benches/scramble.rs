@@ -8,29 +8,32 @@
 #![expect(clippy::disallowed_methods, reason = "a bench asks for the time")]
 
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use plait_bench::{Rounds, Spread, Table};
 use plait_figures::alternatives::methods::{Kind, Method, Work, methods};
 
 /// Rounds in which every method has its turn.
-const ROUNDS: usize = 31;
+const ROUNDS: NonZeroU32 = NonZeroU32::new(31).expect("not zero");
 
 /// How long one turn takes, about.
 const TURN: Duration = Duration::from_micros(400);
 
 fn main() {
     for size in [1280, 16 * 1024, 64 * 1024] {
-        let mut methods = timed();
         let mut message = vec![0x41; size];
+        let mut methods = timed();
         let repeats: Vec<u32> =
             methods.iter_mut().map(|method| repeats_in_a_turn(method, &mut message)).collect();
-        let mut times = vec![Vec::with_capacity(ROUNDS); methods.len()];
-        for _ in 0..ROUNDS {
-            for ((method, &repeats), times) in methods.iter_mut().zip(&repeats).zip(&mut times) {
-                times.push(turn(method, &mut message, repeats));
-            }
-        }
-        print_table(size, &methods, times);
+        let times = Rounds::of(ROUNDS)
+            .take_turns(methods.into_iter().zip(repeats), |(method, repeats), _| {
+                Ok(turn(method, &mut message, *repeats))
+            })
+            .expect("no turn fails");
+        let median = |times: Vec<f64>| Spread::of(times).expect("a turn takes time").median;
+        let medians = times.into_iter().map(|((method, _), times)| (method.name, median(times)));
+        print_table(size, &medians.collect::<Vec<_>>());
     }
 }
 
@@ -71,28 +74,15 @@ fn turn(method: &mut Timed, message: &mut [u8], repeats: u32) -> f64 {
     start.elapsed().as_secs_f64() / f64::from(repeats)
 }
 
-fn print_table(size: usize, methods: &[Timed], times: Vec<Vec<f64>>) {
-    let medians: Vec<f64> = times.into_iter().map(median).collect();
-    let of = |name: &str| {
-        let at = methods.iter().position(|method| method.name == name).expect("in the list");
-        medians[at]
-    };
+fn print_table(size: usize, medians: &[(String, f64)]) {
+    let of = |name: &str| medians.iter().find(|(method, _)| method == name).expect("in the list").1;
     let (revised, gcm) = (of(REVISED), of(GCM));
     println!("\n{size} bytes, medians of {ROUNDS} rounds in turn");
-    println!("{:<26} {:>12} {:>8} {:>12} {:>15}", "", "us", "GB/s", "x revised", "x AES-128-GCM");
-    for (method, median) in methods.iter().zip(&medians) {
-        println!(
-            "{:<26} {:>12.3} {:>8.2} {:>12.2} {:>15.2}",
-            method.name,
-            median * 1e6,
-            size as f64 / median / 1e9,
-            revised / median,
-            gcm / median
-        );
+    let table = Table::new(26, [("us", 12), ("GB/s", 8), ("x revised", 12), ("x AES-128-GCM", 15)]);
+    println!("{}", table.head(""));
+    for (method, median) in medians {
+        let [rate, of_revised, of_gcm] =
+            [size as f64 / median / 1e9, revised / median, gcm / median].map(|figure| format!("{figure:.2}"));
+        println!("{}", table.row(method, [format!("{:.3}", median * 1e6), rate, of_revised, of_gcm], ""));
     }
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

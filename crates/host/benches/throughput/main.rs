@@ -6,41 +6,31 @@
 //! # cargo bench -p plait-host --bench throughput -- [ROUNDS] [MEGABYTES] [WORD]
 //! ```
 //!
-//! With a word only those whose name contains it, and sealed over TUN, which the others are compared with.
+//! With a word only those whose name contains it, and sealed over TUN, which the others are compared with. One round more warms up.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 mod quic;
 
-use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use plait_base::SeededRandom;
+use plait_bench::{Rounds, Spread, Table};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
 use plait_host::{Carriers, Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
 use plait_netns::{Cidr, Namespace, veth};
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PORT: u16 = 7443;
 const CHUNK: usize = 1 << 20;
 
 /// One way to carry the bytes.
-struct Way {
-    name: &'static str,
-    means: Means,
-    speeds: Vec<f64>,
-    /// Of 1,000 data segments, how many were taken for lost.
-    lost: Vec<f64>,
-    /// Seconds of processor time for a gigabyte, both ends together: what other work on the machine hardly changes.
-    cost: Vec<f64>,
-}
-
 #[derive(Clone, Copy)]
-enum Means {
+enum Way {
     Plait {
         protection: Protection,
         carriers: Carriers,
@@ -48,6 +38,16 @@ enum Means {
         threads: usize,
     },
     Quinn,
+}
+
+/// One transfer.
+struct Transfer {
+    /// MB/s.
+    speed: f64,
+    /// Of 1,000 data segments, how many were taken for lost; `None` for quinn.
+    lost: Option<f64>,
+    /// Seconds of processor time for a gigabyte, both ends together: what other work on the machine hardly changes.
+    cost: f64,
 }
 
 /// The names of those that others are compared with.
@@ -65,54 +65,57 @@ enum Protection {
     Sealed,
 }
 
+/// All ways, in the order of the table.
+fn ways() -> [(&'static str, Way); 8] {
+    use Protection::{Plain, Scrambled, Sealed};
+    let plait = |protection, carriers, threads| Way::Plait { protection, carriers, threads };
+    [
+        ("plain", plait(Plain, Carriers::Tcp, 0)),
+        (SEALED, plait(Sealed, Carriers::Tcp, 0)),
+        ("scrambled", plait(Scrambled, Carriers::Tcp, 0)),
+        ("sealed, 1 thread", plait(Sealed, Carriers::Tcp, 1)),
+        ("sealed, 2 threads", plait(Sealed, Carriers::Tcp, 2)),
+        ("plain, UDP", plait(Plain, Carriers::Udp, 0)),
+        (SEALED_OVER_UDP, plait(Sealed, Carriers::Udp, 0)),
+        (QUINN, Way::Quinn),
+    ]
+}
+
 fn main() -> Result<()> {
     // `cargo bench` adds `--bench`.
     let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
-    let rounds: usize = arguments.next().as_deref().unwrap_or("7").parse()?;
+    let rounds: NonZeroU32 = arguments.next().as_deref().unwrap_or("7").parse()?;
     let megabytes: usize = arguments.next().as_deref().unwrap_or("512").parse()?;
     let word = arguments.next().unwrap_or_default();
-    let way = |name, means| Way { name, means, speeds: Vec::new(), lost: Vec::new(), cost: Vec::new() };
-    let plait =
-        |name, protection, carriers, threads| way(name, Means::Plait { protection, carriers, threads });
-    let mut ways = vec![
-        plait("plain", Protection::Plain, Carriers::Tcp, 0),
-        plait(SEALED, Protection::Sealed, Carriers::Tcp, 0),
-        plait("scrambled", Protection::Scrambled, Carriers::Tcp, 0),
-        plait("sealed, 1 thread", Protection::Sealed, Carriers::Tcp, 1),
-        plait("sealed, 2 threads", Protection::Sealed, Carriers::Tcp, 2),
-        plait("plain, UDP", Protection::Plain, Carriers::Udp, 0),
-        plait(SEALED_OVER_UDP, Protection::Sealed, Carriers::Udp, 0),
-        way(QUINN, Means::Quinn),
-    ];
-    ways.retain(|way| way.name == SEALED || way.name.contains(&word));
     let net = Net::new()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    for _ in 0..rounds {
-        for way in &mut ways {
-            let before = processor_time()?;
-            let speed = match way.means {
-                Means::Plait { protection, carriers, threads } => {
-                    let hosts = net.hosts(carriers, threads)?;
-                    runtime.block_on(transfer(hosts, protection, megabytes))
-                }
-                Means::Quinn => {
-                    let _guard = runtime.enter();
-                    let ends = net.quic()?;
-                    runtime.block_on(ends.transfer(megabytes)).map(|speed| (speed, f64::NAN))
-                }
-            };
-            let (speed, lost) = speed.map_err(|error| format!("{}: {error}", way.name))?;
-            way.speeds.push(speed);
-            way.lost.push(lost);
-            way.cost.push((processor_time()? - before) * 1000.0 / megabytes as f64);
-        }
-    }
-    report(&ways);
-    Ok(())
+    let wanted = ways().into_iter().filter(|(name, _)| *name == SEALED || name.contains(&word));
+    let results = Rounds::of(rounds).warmed_up_by(1).take_turns(wanted, |(name, way), _| {
+        let before = processor_time()?;
+        let speed = match *way {
+            Way::Plait { protection, carriers, threads } => {
+                let hosts = net.hosts(carriers, threads)?;
+                runtime.block_on(transfer(hosts, protection, megabytes))
+            }
+            Way::Quinn => {
+                let _guard = runtime.enter();
+                let ends = net.quic()?;
+                runtime.block_on(ends.transfer(megabytes)).map(|speed| (speed, None))
+            }
+        };
+        let (speed, lost) = speed.context(*name)?;
+        let cost = (processor_time()? - before) * 1000.0 / megabytes as f64;
+        Ok(Transfer { speed, lost, cost })
+    })?;
+    report(&results)
 }
 
 /// Sends so much from the first host to the second; MB/s until the second has read the end, and the losses among 1,000 segments.
-async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: usize) -> Result<(f64, f64)> {
+async fn transfer(
+    (near, far): (Host, Host),
+    protection: Protection,
+    megabytes: usize,
+) -> Result<(f64, Option<f64>)> {
     let [opener, listener] = settings(protection)?;
     let incoming = far.listen_with(listener, PORT).await?;
     let reading = tokio::spawn(async move {
@@ -140,11 +143,11 @@ async fn transfer((near, far): (Host, Host), protection: Protection, megabytes: 
     let sum = |of: fn(&plait_host::SubflowStatus) -> u64| subflows.iter().map(of).sum::<u64>() as f64;
     let lost = 1000.0 * sum(|one| one.tcp.segments_lost) / sum(|one| one.tcp.data_segments_sent);
     if read != megabytes * CHUNK {
-        return Err(format!("{read} bytes arrived").into());
+        bail!("{read} bytes arrived");
     }
     drop((own, write));
     near.drained().await;
-    Ok((read as f64 / 1e6 / (end - begin).as_secs_f64(), lost))
+    Ok((read as f64 / 1e6 / (end - begin).as_secs_f64(), Some(lost)))
 }
 
 /// Seconds that all threads of this process have run, in the kernel, too.
@@ -155,7 +158,7 @@ fn processor_time() -> Result<f64> {
     // Behind the name, which may contain anything: state is the third field, the two times are the 14th and 15th.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    Ok(ticks.sum::<std::result::Result<u64, _>>()? as f64 * TICK)
+    Ok(ticks.sum::<Result<u64, _>>()? as f64 * TICK)
 }
 
 fn chunk() -> Bytes {
@@ -182,37 +185,33 @@ fn settings(protection: Protection) -> Result<[Config; 2]> {
 }
 
 /// Medians, and the medians of the ratios within each round.
-fn report(ways: &[Way]) {
-    println!(
-        "{:<18} {:>7} {:>7} {:>7} {:>10} {:>13} {:>9}",
-        "MB/s", "median", "least", "most", "of sealed", "lost of 1000", "CPU s/GB"
-    );
-    let called = |name: &str| ways.iter().find(|way| way.name == name);
-    let of = |way: &Way, other: &Way| {
-        spread(way.speeds.iter().zip(&other.speeds).map(|(speed, other)| speed / other)).1
+fn report(results: &[((&str, Way), Vec<Transfer>)]) -> Result<()> {
+    let columns =
+        [("median", 7), ("least", 7), ("most", 7), ("of sealed", 10), ("lost of 1000", 13), ("CPU s/GB", 9)];
+    let table = Table::new(18, columns);
+    println!("{}", table.head("MB/s"));
+    let speeds = |of: &str| {
+        let (_, transfers) = results.iter().find(|((name, _), _)| *name == of)?;
+        Spread::of(transfers.iter().map(|transfer| transfer.speed))
     };
-    let Some(sealed) = called(SEALED) else { return };
-    for way in ways {
-        let (least, middle, most) = spread(way.speeds.iter().copied());
-        println!(
-            "{:<18} {middle:>7.0} {least:>7.0} {most:>7.0} {:>10.2} {:>13.2} {:>9.2}",
-            way.name,
-            of(way, sealed),
-            spread(way.lost.iter().copied()).1,
-            spread(way.cost.iter().copied()).1
-        );
+    let ratio = |of: &str, to: &str| Some(speeds(of)?.ratio_to(&speeds(to)?)?.median);
+    for ((name, _), transfers) in results {
+        let speed = speeds(name).context("a transfer took no time")?;
+        let shown = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
+        let median = |spread: Option<Spread>| shown(spread.map(|spread| spread.median));
+        let [middle, least, most] =
+            [speed.median, speed.least, speed.most].map(|speed| format!("{speed:.0}"));
+        let lost = Spread::of(transfers.iter().filter_map(|transfer| transfer.lost));
+        let cost = Spread::of(transfers.iter().map(|transfer| transfer.cost));
+        let figures = [middle, least, most, shown(ratio(name, SEALED)), median(lost), median(cost)];
+        println!("{}", table.row(name, figures, ""));
     }
-    let Some(udp) = called(SEALED_OVER_UDP) else { return };
-    println!("sealed over UDP: {:.2} of sealed over TUN (goal {OF_TUN})", of(udp, sealed));
-    if let Some(quinn) = called(QUINN) {
-        println!("sealed over UDP: {:.2} of quinn (goal {OF_QUINN})", of(udp, quinn));
+    for (other, what, goal) in [(SEALED, "sealed over TUN", OF_TUN), (QUINN, "quinn", OF_QUINN)] {
+        if let Some(ratio) = ratio(SEALED_OVER_UDP, other) {
+            println!("sealed over UDP: {ratio:.2} of {what} (goal {goal})");
+        }
     }
-}
-
-fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    (values[0], values[values.len() / 2], values[values.len() - 1])
+    Ok(())
 }
 
 /// Two namespaces and two veth pairs.

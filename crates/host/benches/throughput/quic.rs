@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, bail};
 use plait_netns::Namespace;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt};
@@ -11,7 +12,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::version::TLS13;
 
-use crate::{CHUNK, PORT, Result};
+use crate::{CHUNK, PORT};
 
 const NAME: &str = "far.example";
 /// Bytes under way: as much as plait's buffers grow to on such a path.
@@ -63,13 +64,13 @@ impl Quic {
         let Self { near, far, client } = self;
         let server = SocketAddr::new(far.local_addr()?.ip(), PORT);
         let reading = tokio::spawn(async move {
-            let connection = far.accept().await.ok_or("the endpoint is closed")?.await?;
+            let connection = far.accept().await.context("the endpoint is closed")?.await?;
             let mut stream = connection.accept_uni().await?;
             let mut read = 0;
             while let Some(chunk) = stream.read_chunk(CHUNK, true).await? {
                 read += chunk.bytes.len();
             }
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((read, Instant::now()))
+            anyhow::Ok((read, Instant::now()))
         });
         let connection = near.connect_with(client, server, NAME)?.await?;
         let mut stream = connection.open_uni().await?;
@@ -79,9 +80,9 @@ impl Quic {
             stream.write_chunk(chunk.clone()).await?;
         }
         stream.finish()?;
-        let (read, end) = reading.await?.map_err(|error| error.to_string())?;
+        let (read, end) = reading.await??;
         if read != megabytes * CHUNK {
-            return Err(format!("quinn: {read} bytes arrived").into());
+            bail!("{read} bytes arrived");
         }
         Ok(read as f64 / 1e6 / (end - begin).as_secs_f64())
     }
