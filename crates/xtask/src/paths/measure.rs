@@ -100,18 +100,12 @@ impl Congestion {
 }
 
 impl Protection {
-    pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Sealed];
-
     pub(crate) fn settings(self) -> Protect {
         match self {
             Self::Plain => Protect::Plain,
             Self::Sealed => sealed(),
         }
     }
-}
-
-impl Rule {
-    pub(crate) const ALL: [Self; 3] = [Self::LowestRtt, Self::RoundRobin, Self::Dispersed];
 }
 
 impl Size {

@@ -10,6 +10,7 @@ mod recording;
 mod report;
 
 use anyhow::ensure;
+use clap::ValueEnum;
 use plait_bench::{PathPair, concurrently, pairs, write_json};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -126,15 +127,17 @@ impl Options {
     }
 
     fn settings(&self) -> Vec<Settings> {
-        let or_all =
-            |sizes: &[Size], all: &[Size]| if sizes.is_empty() { all.to_vec() } else { sizes.to_vec() };
+        fn or_all<T: Clone>(selected: &[T], all: &[T]) -> Vec<T> {
+            if selected.is_empty() { all.to_vec() } else { selected.to_vec() }
+        }
         let (rules, protections, sizes) = if self.quick {
             (vec![Rule::LowestRtt], vec![Protection::Sealed], vec![Size::OneMib, Size::TenMib])
         } else {
-            let rules = if self.scheduler.is_empty() { &Rule::ALL } else { &self.scheduler[..] };
-            let protections =
-                if self.protection.is_empty() { &Protection::ALL } else { &self.protection[..] };
-            (rules.to_vec(), protections.to_vec(), or_all(&self.size, &Size::ALL))
+            (
+                or_all(&self.scheduler, Rule::value_variants()),
+                or_all(&self.protection, Protection::value_variants()),
+                or_all(&self.size, &Size::ALL),
+            )
         };
         let mut all = Vec::new();
         for &congestion in &self.congestion {

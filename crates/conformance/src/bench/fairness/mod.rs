@@ -98,39 +98,32 @@ impl Paths {
 }
 
 impl Setting {
-    /// The name in the table.
-    pub(crate) const fn name(self) -> &'static str {
+    /// The name in the table; `--congestion` of plait, in `control` the kernel's congestion control in its place; and the paths.
+    const fn row(self) -> (&'static str, &'static str, Paths) {
         match self {
-            Self::Adaptive => "adaptive",
-            Self::AdaptiveOne => "adaptive-one",
-            Self::AdaptiveShared => "adaptive-shared",
-            Self::Bbr => "bbr",
-            Self::BbrOne => "bbr-one",
-            Self::BbrShared => "bbr-shared",
-            Self::Cubic => "cubic",
-            Self::Lia => "lia",
-            Self::Olia => "olia",
-            Self::Control => "control",
+            Self::Adaptive => ("adaptive", "adaptive", Paths::Two),
+            Self::AdaptiveOne => ("adaptive-one", "adaptive", Paths::One),
+            Self::AdaptiveShared => ("adaptive-shared", "adaptive", Paths::Shared),
+            Self::Bbr => ("bbr", "bbr", Paths::Two),
+            Self::BbrOne => ("bbr-one", "bbr", Paths::One),
+            Self::BbrShared => ("bbr-shared", "bbr", Paths::Shared),
+            Self::Cubic => ("cubic", "cubic", Paths::Two),
+            Self::Lia => ("lia", "lia", Paths::Shared),
+            Self::Olia => ("olia", "olia", Paths::Shared),
+            Self::Control => ("control", "cubic", Paths::Two),
         }
     }
 
-    /// `--congestion` of plait; in `control`, the kernel's congestion control in its place.
+    pub(crate) const fn name(self) -> &'static str {
+        self.row().0
+    }
+
     pub(crate) const fn congestion(self) -> &'static str {
-        match self {
-            Self::Adaptive | Self::AdaptiveOne | Self::AdaptiveShared => "adaptive",
-            Self::Bbr | Self::BbrOne | Self::BbrShared => "bbr",
-            Self::Cubic | Self::Control => "cubic",
-            Self::Lia => "lia",
-            Self::Olia => "olia",
-        }
+        self.row().1
     }
 
     pub(crate) const fn paths(self) -> Paths {
-        match self {
-            Self::AdaptiveOne | Self::BbrOne => Paths::One,
-            Self::Adaptive | Self::Bbr | Self::Cubic | Self::Control => Paths::Two,
-            Self::AdaptiveShared | Self::BbrShared | Self::Lia | Self::Olia => Paths::Shared,
-        }
+        self.row().2
     }
 }
 
