@@ -40,17 +40,17 @@ impl PathModel {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathPair(pub [PathModel; 2]);
 
-/// The optional properties in the order of the text.
-const PROPERTIES: [(&str, fn(&PathModel) -> f64); 3] =
-    [("queue", |path| path.queue), ("loss", |path| path.loss), ("jitter", |path| path.jitter as f64)];
-
 impl fmt::Display for PathPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = &self.0;
         write!(f, "{}/{}+{}/{}", a.rate, a.round_trip, b.rate, b.round_trip)?;
-        for (word, of) in PROPERTIES {
-            match [of(a), of(b)] {
-                both if both == [of(&PathModel::new(0, 0)); 2] => {}
+        for (word, both, usual) in [
+            ("queue", [a.queue, b.queue], 1.0),
+            ("loss", [a.loss, b.loss], 0.0),
+            ("jitter", [a.jitter as f64, b.jitter as f64], 0.0),
+        ] {
+            match both {
+                both if both == [usual; 2] => {}
                 [a, b] if a == b => write!(f, " {word} {a}")?,
                 [a, b] => write!(f, " {word} {a}:{b}")?,
             }
