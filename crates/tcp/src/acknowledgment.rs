@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::delivery_rate::Sample;
 use crate::flight::Sent;
 use crate::forward::AckAfterTimeout;
-use crate::header_options::SegmentView;
+use crate::header_options::{Repeats, SegmentView};
 use crate::log;
 use crate::mtu_probe::Losses;
 use crate::prr::Prr;
@@ -91,7 +91,8 @@ impl Connection {
         }
         self.sample_rtt(now, advanced, delivery, echo, in_flight);
         let sample = self.send.delivery_rate.end_sample(now, self.send.rtt.minimum());
-        let repeats = !advanced && !opened && segment.payload.is_empty() && delivery.bytes == 0;
+        let may_repeat = view.repeats == Repeats::Count && segment.payload.is_empty();
+        let repeats = may_repeat && !advanced && !opened && delivery.bytes == 0;
         let lost_before = self.stats.segments_lost;
         if repeats && !self.sack {
             self.count_duplicate(now);

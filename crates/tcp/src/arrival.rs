@@ -7,7 +7,7 @@ use crate::ack_policy::Urgency;
 use crate::challenge::Challenge;
 use crate::connection::{Connection, Role};
 use crate::handshake::SynRepeat;
-use crate::header_options::SegmentView;
+use crate::header_options::{Repeats, SegmentView};
 use crate::log;
 use crate::receive_queue::Received;
 use crate::{Arrival, Closed, DropReason, Event, State, Timer};
@@ -31,7 +31,45 @@ struct Place {
 }
 
 impl Connection {
-    pub(crate) fn arrive_synchronized(&mut self, now: Instant, segment: &Segment) -> Arrival {
+    pub(crate) fn take_segment(&mut self, now: Instant, segment: &Segment, repeats: Repeats) -> Arrival {
+        let _span = log::enter(&self.tuple);
+        self.stats.segments_received += segment.wire_segments() as u64;
+        log::trace!(
+            seq = segment.seq.bits(),
+            ack = segment.ack.bits(),
+            len = segment.payload.len(),
+            flags = ?segment.flags,
+            window = segment.window,
+            "segment arrives"
+        );
+        let arrival = match self.state {
+            State::Closed => Arrival::Dropped(DropReason::Closed),
+            State::SynSent => self.arrive_in_syn_sent(now, segment),
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck
+            | State::TimeWait => self.arrive_synchronized(now, segment, repeats),
+        };
+        if let Arrival::Dropped(_) = arrival {
+            log::debug!(
+                ?arrival,
+                state = ?self.state,
+                seq = segment.seq.bits(),
+                ack = segment.ack.bits(),
+                len = segment.payload.len(),
+                flags = ?segment.flags,
+                "segment dropped"
+            );
+            self.stats.segments_dropped += segment.wire_segments() as u64;
+        }
+        arrival
+    }
+
+    fn arrive_synchronized(&mut self, now: Instant, segment: &Segment, repeats: Repeats) -> Arrival {
         match self.repeats_syn(segment) {
             Some(SynRepeat::AnswerLost) => {
                 self.ecn.on_repeated_syn(segment);
@@ -41,7 +79,7 @@ impl Connection {
             Some(SynRepeat::Crossed) => return self.complete_simultaneous_open(now, segment),
             None => {}
         }
-        let view = SegmentView::parse(&segment.options);
+        let view = SegmentView { repeats, ..SegmentView::parse(&segment.options) };
         let place = match self.check_acceptable(now, segment, &view) {
             Ok(place) => place,
             Err((answer, reason)) => return self.refuse(now, answer, reason),

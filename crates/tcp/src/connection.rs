@@ -11,14 +11,14 @@ use crate::congestion::{Controller, Coupling};
 use crate::ecn::Marking;
 use crate::flow_label::FlowLabel;
 use crate::handshake::Opening;
-use crate::header_options::{SynOptions, TIMESTAMPS_LEN};
+use crate::header_options::{Repeats, SynOptions, TIMESTAMPS_LEN};
 use crate::log;
 use crate::receiver::Receiver;
 use crate::sender::{Finish, Sender};
 use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::timestamps::Timestamps;
-use crate::{Arrival, Closed, Config, Deadline, DropReason, Ecn, Event, FourTuple, Isn, Timer};
+use crate::{Arrival, Closed, Config, Deadline, Ecn, Event, FourTuple, Isn, Timer};
 
 /// The states of RFC 9293, section 3.3.2 (LISTEN is the endpoint's).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -181,41 +181,13 @@ impl Connection {
     /// is then available from [`Connection::read`]: an owner that needs the segment's options before the data
     /// reads them in between.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
-        let _span = log::enter(&self.tuple);
-        self.stats.segments_received += segment.wire_segments() as u64;
-        log::trace!(
-            seq = segment.seq.bits(),
-            ack = segment.ack.bits(),
-            len = segment.payload.len(),
-            flags = ?segment.flags,
-            window = segment.window,
-            "segment arrives"
-        );
-        let arrival = match self.state {
-            State::Closed => Arrival::Dropped(DropReason::Closed),
-            State::SynSent => self.arrive_in_syn_sent(now, segment),
-            State::SynReceived
-            | State::Established
-            | State::FinWait1
-            | State::FinWait2
-            | State::CloseWait
-            | State::Closing
-            | State::LastAck
-            | State::TimeWait => self.arrive_synchronized(now, segment),
-        };
-        if let Arrival::Dropped(_) = arrival {
-            log::debug!(
-                ?arrival,
-                state = ?self.state,
-                seq = segment.seq.bits(),
-                ack = segment.ack.bits(),
-                len = segment.payload.len(),
-                flags = ?segment.flags,
-                "segment dropped"
-            );
-            self.stats.segments_dropped += segment.wire_segments() as u64;
-        }
-        arrival
+        self.take_segment(now, segment, Repeats::Count)
+    }
+
+    /// Like [`Connection::handle_segment`], for a segment with a message to the owner in its options. A peer sends such a segment although it
+    /// has nothing else to acknowledge: it is no sign of a loss.
+    pub fn handle_message(&mut self, now: Instant, segment: &Segment) -> Arrival {
+        self.take_segment(now, segment, Repeats::Ignore)
     }
 
     /// Takes an ICMP error that quotes a segment of this connection (RFC 5927: checked against the window).

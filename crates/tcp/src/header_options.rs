@@ -94,11 +94,22 @@ pub(crate) fn emit_sack(blocks: &SackBlocks, out: &mut OptionBytes) {
     }
 }
 
+/// The meaning of an acknowledgment without news.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Repeats {
+    /// Something beyond a hole has arrived at the peer.
+    #[default]
+    Count,
+    /// The segment carries a message to the owner.
+    Ignore,
+}
+
 /// TCP's own options of a segment after the handshake.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SegmentView {
     pub(crate) timestamps: Option<Stamp>,
     pub(crate) sack: SackBlocks,
+    pub(crate) repeats: Repeats,
 }
 
 impl SegmentView {
@@ -108,7 +119,7 @@ impl SegmentView {
                 value: u32::from_be_bytes([v0, v1, v2, v3]),
                 echo: u32::from_be_bytes([e0, e1, e2, e3]),
             };
-            return Self { timestamps: Some(stamp), sack: SackBlocks::new() };
+            return Self { timestamps: Some(stamp), ..Self::default() };
         }
         let mut found = Self::default();
         for option in plait_wire::options(bytes).flatten() {

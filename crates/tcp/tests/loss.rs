@@ -297,6 +297,25 @@ fn without_sack_three_duplicates_and_each_partial_acknowledgment_bring_one_segme
 }
 
 #[test]
+fn a_repeated_acknowledgment_with_a_message_for_the_owner_is_no_sign_of_a_loss() {
+    for is_message in [false, true] {
+        let mut s = Script::established(Config { sack: false, ..config() });
+        s.send(10_000);
+        s.sent();
+        s.wait(40);
+        for _ in 0..3 {
+            let repeated = seg(".", 1, 1).segment;
+            if is_message {
+                s.tcp.handle_message(s.now, &repeated);
+            } else {
+                s.tcp.handle_segment(s.now, &repeated);
+            }
+        }
+        assert_eq!(s.tcp.stats().segments_lost, u64::from(!is_message));
+    }
+}
+
+#[test]
 fn bytes_that_waited_behind_a_hole_tell_nothing_about_the_round_trip() {
     let mut s = ten_without_sack();
     for _ in 0..3 {

@@ -52,6 +52,20 @@ impl Signals {
         signals
     }
 
+    /// Whether the segment carries a message, and not only an acknowledgment or a mapping. A peer may send a message although it has nothing
+    /// to acknowledge: a duplicate ACK with a message is no sign of congestion (RFC 8684, section 3).
+    pub(crate) fn is_message(&self) -> bool {
+        self.capable.is_some()
+            || self.join.is_some()
+            || self.add_addr.is_some()
+            || !self.removed.is_empty()
+            || self.prio.is_some()
+            || self.fail.is_some()
+            || self.fast_close.is_some()
+            || self.check.is_some()
+            || self.path_key.is_some()
+    }
+
     fn add(&mut self, option: &MptcpOption<'_>) {
         self.any = true;
         match option {

@@ -46,7 +46,12 @@ impl Connection {
             return;
         }
         self.couple(index);
-        match self.subflows.touch(index).tcp.handle_segment(now, segment) {
+        let tcp = &mut self.subflows.touch(index).tcp;
+        let arrival = match signals.is_message() {
+            true => tcp.handle_message(now, segment),
+            false => tcp.handle_segment(now, segment),
+        };
+        match arrival {
             Arrival::Dropped(_) => {
                 self.counters.segments_refused += 1;
                 // A reset that overtook lost data does not have the sequence number that RFC 5961 requires, and its sender is gone before
