@@ -7,8 +7,8 @@ use core::net::SocketAddr;
 use plait_base::Duration;
 use plait_mptcp::{Counters, Event, Joins, Negotiated, Path, PlainReason, Refused};
 use plait_wire::{
-    CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MptcpOption, RemoveAddr,
-    Segment, TcpOption, option_bytes, options,
+    CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MpPrio, MptcpOption,
+    RemoveAddr, ResetReason, Segment, TcpOption, option_bytes, options,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,12 @@ use world::segments::rewrite;
 use world::{CLIENT, Fate, Link, SERVER, World, path, pattern};
 
 fn connected(seed: u64) -> (World, Rc<RefCell<Vec<Segment>>>) {
+    connected_with(seed, |_| {})
+}
+
+fn connected_with(seed: u64, change: impl Fn(&mut World)) -> (World, Rc<RefCell<Vec<Segment>>>) {
     let mut world = World::new(seed, vec![Link::default(); 2], 1);
+    change(&mut world);
     world.sides.iter_mut().for_each(|side| side.config.joins = Joins::None);
     world.config(|config| config.announce = false);
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -159,11 +164,91 @@ fn a_data_fin_before_the_end_of_what_arrived_is_ignored() {
 #[test]
 fn data_without_any_mapping_closes_the_subflow_after_a_while() {
     let (mut world, seen) = connected(SEED);
-    let counters = tell(&mut world, &forged(&seen, b"unmapped", &[]));
+    let unmapped = forged(&seen, b"unmapped", &[]);
+    let end = unmapped.seq + unmapped.len_seq();
+    let is_acked = Rc::new(RefCell::new(false));
+    let log = Rc::clone(&is_acked);
+    world.tap = Box::new(move |from, segment| {
+        *log.borrow_mut() |= from == SERVER && segment.ack == end;
+        Fate::Pass
+    });
+    let counters = tell(&mut world, &unmapped);
     assert_eq!(counters.stripped, 0, "the mapping may still come");
+    assert!(*is_acked.borrow(), "TCP has the bytes");
     world.wait(600);
     assert_eq!(world.status(SERVER).counters.stripped, 1);
     assert_eq!(world.sides[SERVER].received, b"honest ");
+}
+
+/// Whether the server has a subflow after a mapping with or without a checksum.
+fn survives_mapping(negotiated: bool, checksum: Option<u16>) -> bool {
+    let (mut world, seen) = connected_with(SEED, |world| {
+        world.config(|config| config.checksum = negotiated);
+    });
+    let (dsn, ssn) = last_mapping(&seen, initial_dsn(&world));
+    let mapping = Mapping { dsn: DataSequence::Long(dsn), ssn, length: 2, checksum };
+    let dss = Dss { data_ack: None, mapping: Some(mapping), data_fin: false };
+    let resets = Rc::new(RefCell::new(Vec::new()));
+    let log = Rc::clone(&resets);
+    world.tap = Box::new(move |from, segment| {
+        if from == SERVER && segment.flags.contains(Flags::RST) {
+            log.borrow_mut().push(reset_reason(segment));
+        }
+        Fate::Pass
+    });
+    tell(&mut world, &forged(&seen, b"ab", &[MptcpOption::Dss(dss)]));
+    match resets.borrow()[..] {
+        [] => true,
+        [reason] => {
+            assert_eq!(reason, Some(ResetReason::Mptcp));
+            false
+        }
+        ref more => panic!("{more:?}"),
+    }
+}
+
+fn reset_reason(segment: &Segment) -> Option<ResetReason> {
+    options(&segment.options).find_map(|option| match option {
+        Ok(TcpOption::Mptcp(MptcpOption::Reset(reset))) => Some(reset.reason),
+        Ok(_) | Err(_) => None,
+    })
+}
+
+#[test]
+fn a_checksum_that_is_missing_or_was_not_agreed_on_ends_the_subflow() {
+    assert!(survives_mapping(false, None));
+    assert!(!survives_mapping(false, Some(0x1234)), "not negotiated");
+    assert!(!survives_mapping(true, None), "missing");
+}
+
+#[test]
+fn options_of_a_segment_outside_the_window_do_not_count() {
+    let (mut world, seen) = connected(SEED);
+    let prio = MptcpOption::Prio(MpPrio { backup: true });
+    let dss = Dss { data_ack: Some(DataAck::Long(12345)), mapping: None, data_fin: false };
+    let add = plait_wire::AddAddr {
+        echo: false,
+        address_id: 9,
+        address: "198.51.100.1".parse().expect("an address"),
+        port: None,
+        hmac: Some([7; 8]),
+    };
+    let remove = RemoveAddr { address_ids: &[0] };
+    for option in [prio, MptcpOption::Dss(dss), MptcpOption::AddAddr(add), MptcpOption::RemoveAddr(remove)] {
+        for (seq, ack) in [(1 << 30, 0), (0, 1 << 30)] {
+            let mut outside = forged(&seen, b"", std::slice::from_ref(&option));
+            (outside.seq, outside.ack) = (outside.seq + seq, outside.ack + ack);
+            let before = world.status(SERVER).counters;
+            let after = tell(&mut world, &outside);
+            assert_eq!(
+                Counters { segments_refused: before.segments_refused + 1, ..before },
+                after,
+                "{option:?}"
+            );
+        }
+    }
+    assert!(world.status(SERVER).subflows.iter().all(|subflow| !subflow.backup));
+    goes_on(&mut world, b"honest ");
 }
 
 #[test]
@@ -338,6 +423,8 @@ fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_give
             Negotiated::Plain(PlainReason::Unsupported)
         };
         assert_eq!(world.status(SERVER).negotiated, expected, "version {version}, flags {flags:#x}");
+        let expected = if is_multipath { expected } else { Negotiated::Plain(PlainReason::NotInSynAck) };
+        assert_eq!(world.status(CLIENT).negotiated, expected, "version {version}, flags {flags:#x}");
     }
 }
 

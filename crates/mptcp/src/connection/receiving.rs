@@ -188,16 +188,13 @@ impl Connection {
         let dsn = numbers.incoming.sequence(mapping.dsn, self.incoming.next());
         numbers.long_acks = matches!(mapping.dsn, plait_wire::DataSequence::Long(_));
         let length = u64::from(mapping.length).saturating_sub(u64::from(dss.data_fin));
+        // A DATA_FIN alone has no bytes to be checked.
+        if mapping.checksum.is_some() != use_checksum && (!use_checksum || length > 0) {
+            self.refuse_mapping(index);
+            return;
+        }
         if dss.data_fin {
             self.on_data_fin(index, dsn + length);
-        }
-        if use_checksum && mapping.checksum.is_none() && length > 0 {
-            //= https://www.rfc-editor.org/rfc/rfc8684#section-3.3.1
-            //# If a checksum is not present when its use has been negotiated, the
-            //# receiver MUST close the subflow with a RST, as it is considered
-            //# broken.
-            self.subflows.touch(index).reset(ResetInfo::because(ResetReason::Mptcp));
-            return;
         }
         let ahead = mapping.ssn.wrapping_sub(near as u32).cast_signed();
         let Some(offset) = near.checked_add_signed(i64::from(ahead)) else { return };
@@ -209,9 +206,22 @@ impl Connection {
         self.declare(index, Mapping { offset, dsn, length, checksum });
     }
 
+    /// Ends a subflow with a mapping that has a checksum although none was negotiated, or lacks the negotiated one.
+    fn refuse_mapping(&mut self, index: usize) {
+        log::debug!(
+            subflow = self.subflows[index].state.id().0,
+            "subflow dropped: a checksum is missing, or was not negotiated"
+        );
+        self.subflows.touch(index).reset(ResetInfo::because(ResetReason::Mptcp));
+    }
+
     /// Declares the mapping of the opener's first data: the keys determine its place.
     fn declare_first(&mut self, index: usize, length: u16, checksum: Option<u16>) {
         let Some(session) = self.protection.session() else { return };
+        if checksum.is_some() != session.checksum {
+            self.refuse_mapping(index);
+            return;
+        }
         let dsn = session.numbers.incoming.dsn(1);
         let checksum =
             checksum.filter(|_| session.checksum).map(|checksum| Declared { ssn: 1, length, checksum });
