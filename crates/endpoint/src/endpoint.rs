@@ -7,7 +7,7 @@ use plait_mptcp::{
     Association, Config, ConnectionError, CryptoJob, CryptoResult, Path, PathClass, Paths, ReadError, Status,
 };
 use plait_tcp::FourTuple;
-use plait_wire::Segment;
+use plait_wire::{Segment, is_one_host};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entry::{Entry, Stage};
@@ -61,7 +61,7 @@ pub enum ConnectError {
     NoPath,
     /// [`EndpointConfig::max_connections`] or [`EndpointConfig::memory`] is reached.
     TooMany,
-    /// No remote address was given.
+    /// No remote address was given, or none that can be that of one host.
     NoAddress,
 }
 
@@ -191,6 +191,7 @@ impl Endpoint {
         config: Config,
         remotes: &[SocketAddr],
     ) -> Result<ConnectionId, ConnectError> {
+        let remotes: Vec<_> = remotes.iter().copied().filter(|remote| is_one_host(&remote.ip())).collect();
         let best = *remotes.first().ok_or(ConnectError::NoAddress)?;
         if !remotes.iter().any(|remote| self.can_reach(*remote)) {
             return Err(ConnectError::NoPath);
@@ -207,7 +208,7 @@ impl Endpoint {
         let around = &mut self.around.lend_to(id);
         let connection = log::within(id, || {
             log::debug!(?remotes, "connection opens");
-            Association::connect(now, config, remotes, around)
+            Association::connect(now, config, &remotes, around)
         });
         self.connections.insert(id, Entry::new(connection, Stage::Held, best, time_wait));
         self.on_progress(now, id);

@@ -225,6 +225,26 @@ fn a_connection_needs_an_address_and_a_path_of_its_family() {
     }
 }
 
+#[test]
+fn a_connection_to_an_address_of_no_single_host_is_refused() {
+    let mut endpoint = endpoint();
+    for odd in ["224.0.0.1:80", "255.255.255.255:80", "0.0.0.0:80"] {
+        let opened = endpoint.connect(NOW, Config::default(), &[address(odd)]);
+        assert_eq!(opened, Err(ConnectError::NoAddress), "{odd}");
+    }
+    assert_eq!(endpoint.counters().connections, 0);
+}
+
+#[test]
+fn a_port_can_be_listened_on_while_a_connection_is_opened_from_it() {
+    let mut endpoint = endpoint();
+    let (_, syn) = open(&mut endpoint);
+    assert_eq!(Some(syn.source.ip()), path().v4.map(Into::into), "that of its path");
+    assert!(endpoint.listen(syn.source.port(), Config::default()).is_ok());
+    let third = exchange(&mut endpoint, &answer_to(&syn)).expect("an acknowledgment");
+    assert!(!third.flags.contains(Flags::RST), "{third:?}");
+}
+
 /// Opens a connection to 192.0.2.2, and says its SYN.
 fn open(endpoint: &mut Endpoint) -> (ConnectionId, Segment) {
     let id = endpoint.connect(NOW, Config::default(), &[address("192.0.2.2:80")]).expect("a path");

@@ -203,7 +203,8 @@ impl IpHeader {
 
 /// Whether `address` can be that of one host. An IPv4-mapped address has no place in an IPv6 header
 /// (RFC 4291, section 2.5.5.2) and would alias a peer of the other family.
-fn is_one_host(address: &IpAddr) -> bool {
+#[must_use]
+pub fn is_one_host(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && v6.to_ipv4_mapped().is_none(),

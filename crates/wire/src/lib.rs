@@ -25,7 +25,7 @@ mod tcp_option;
 pub use checksum::{Checksum, checksum_of, data_checksum};
 pub use eno::{Eno, EnoSuboption};
 pub use icmp::{IcmpError, IcmpReason, icmp_error};
-pub use ip::{IpVersion, Protocol};
+pub use ip::{IpVersion, Protocol, is_one_host};
 pub use malformed::Malformed;
 pub use mptcp_option::{
     AddAddr, CapableFlags, DataAck, DataSequence, Dss, FastClose, Mapping, MpCapable, MpFail, MpJoin, MpPrio,
