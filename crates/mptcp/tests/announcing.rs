@@ -71,6 +71,28 @@ fn without_an_echo_the_next_announcement_follows_the_first_repetition() {
 }
 
 #[test]
+fn an_announced_address_that_is_gone_is_withdrawn_although_no_subflow_used_it() {
+    let mut world = World::new(23, vec![Link::default()], 2);
+    world.send(CLIENT, b"x").connect();
+    world.sides[CLIENT].finishes = false;
+    world.wait(900);
+    assert_eq!(world.usable(CLIENT), 1);
+    let withdrawn = Rc::new(RefCell::new(Vec::new()));
+    let log = withdrawn.clone();
+    world.tap = Box::new(move |from, segment| {
+        for option in plait_wire::options(&segment.options) {
+            if let Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::RemoveAddr(remove))) = option {
+                log.borrow_mut().push((from, remove.address_ids.to_vec()));
+            }
+        }
+        Fate::Pass
+    });
+    world.change_path(SERVER, plait_mptcp::Path { up: false, ..path(1, SERVER) });
+    world.wait(100);
+    assert_eq!(*withdrawn.borrow(), [(SERVER, vec![1])]);
+}
+
+#[test]
 fn an_opener_announces_one_address_of_each_further_path() {
     for (paths, told) in [(1, 0), (2, 1)] {
         let mut world = World::new(21, vec![Link::default(); paths], 1);

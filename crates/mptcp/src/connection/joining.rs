@@ -155,7 +155,7 @@ impl Connection {
     /// Handles a change of the host's paths.
     pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         self.paths.on_paths_changed(host.paths());
-        let mut lost_addresses = Vec::new();
+        let mut lost_addresses = self.paths.lost_addresses(host.paths());
         for index in 0..self.subflows.len() {
             let state = &self.subflows[index].state;
             if !state.is_present() && self.mode() == Mode::Multipath {

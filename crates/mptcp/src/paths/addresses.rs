@@ -3,6 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 use plait_base::{Duration, Instant};
 
+use crate::paths::{Path, PathClass, Paths};
+
 /// First interval of repeating an announcement that was not echoed; doubles.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Repetitions before the announcement is given up.
@@ -174,6 +176,15 @@ impl Addresses {
         let &(_, id) = self.local.iter().find(|(known, _)| *known == own)?;
         self.announced.retain(|announced| announced.id != id);
         Some(id)
+    }
+
+    /// Returns the announced addresses of ours that no path has any more.
+    pub(super) fn lost(&self, paths: &Paths) -> Vec<IpAddr> {
+        let is_there = |path: &Path| path.up && path.class != PathClass::Never;
+        let is_lost = |own: IpAddr| !paths.with_address(own).is_some_and(is_there);
+        let is_announced = |id: u8| self.announced.iter().any(|one| one.id == id);
+        let lost = self.local.iter().filter(|&&(own, id)| is_announced(id) && is_lost(own));
+        lost.map(|&(own, _)| own).collect()
     }
 
     /// Queues the withdrawal of the address with this id. It is sent as soon as there is a subflow.

@@ -314,6 +314,11 @@ impl PathManager {
         self.addresses.forget_own(own)
     }
 
+    /// Returns the announced addresses of ours that no path has any more.
+    pub(crate) fn lost_addresses(&self, paths: &Paths) -> Vec<IpAddr> {
+        self.addresses.lost(paths)
+    }
+
     /// Queues the withdrawal of the address with this id.
     pub(crate) fn withdraw(&mut self, id: u8) {
         self.addresses.withdraw(id);
