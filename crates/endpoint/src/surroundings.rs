@@ -265,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn a_key_whose_token_is_taken_is_not_used() {
+        let taken = token_of(&seeded(1).lend_to(ConnectionId(5)).draw_key());
+        let mut surroundings = seeded(1);
+        assert!(surroundings.demux.claim_token(ConnectionId(4), taken));
+        let key = surroundings.lend_to(ConnectionId(5)).draw_key();
+        assert_ne!(token_of(&key), taken);
+        assert_eq!(surroundings.demux.token_owner(token_of(&key)), Some(ConnectionId(5)));
+    }
+
+    #[test]
     fn what_shows_on_the_wire_does_not_depend_on_the_keys_drawn() {
         let mut seen = [0, 3].map(|keys| {
             let mut surroundings = seeded(1);

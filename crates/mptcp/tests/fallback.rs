@@ -68,6 +68,33 @@ fn options_stripped_from_everything_but_syns_give_plain_tcp() {
 }
 
 #[test]
+fn after_a_fallback_there_are_no_options_and_no_further_subflows() {
+    let mut world = World::new(14, vec![Link::default(); 2], 1);
+    world.tap = Box::new(|from, segment| {
+        if from == CLIENT && !is_syn(segment) {
+            strip(segment);
+        }
+        Fate::Pass
+    });
+    world.sides[CLIENT].outbox.push_back(Bytes::from(pattern(50_000, 1)));
+    world.connect();
+    world.wait(1_000);
+    for side in [CLIENT, SERVER] {
+        assert!(matches!(world.status(side).negotiated, Negotiated::Plain(_)));
+    }
+    world.tap = Box::new(|_, segment| {
+        assert!(!has_mptcp(segment), "{segment:?}");
+        Fate::Pass
+    });
+    world.change_path(CLIENT, world::path(1, CLIENT));
+    world.send(CLIENT, &pattern(50_000, 2)).send(SERVER, &pattern(50_000, 3));
+    [CLIENT, SERVER].into_iter().for_each(|side| world.serve(side));
+    world.finish(60);
+    assert_eq!([world.sides[CLIENT].received.len(), world.sides[SERVER].received.len()], [50_000, 100_000]);
+    world.assert_clean_end();
+}
+
+#[test]
 fn options_stripped_from_data_only_give_plain_tcp() {
     for side in [CLIENT, SERVER] {
         let mut world = one_path(4);
@@ -175,13 +202,23 @@ fn corrupt(segment: &mut Segment) {
     segment.payload = Bytes::from(payload);
 }
 
+fn has_mp_fail(segment: &Segment) -> bool {
+    plait_wire::options(&segment.options)
+        .any(|option| matches!(option, Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Fail(_)))))
+}
+
 #[test]
 fn a_changed_byte_on_one_of_two_subflows_closes_that_one_and_nothing_is_wrong() {
     let mut world = World::new(10, vec![Link { rate: Some(2_000_000), ..Link::default() }; 2], 1);
     world.config(|config| config.checksum = true);
     let mut left = 1;
     let mut after = 400;
+    let said = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let log = std::rc::Rc::clone(&said);
     world.tap = Box::new(move |from, segment| {
+        if from == SERVER && has_mp_fail(segment) {
+            log.borrow_mut().push((segment.flags.contains(Flags::RST), segment.destination.ip()));
+        }
         if from == CLIENT && segment.source.ip() == address(1, CLIENT) && segment.payload.len() > 1000 {
             after -= 1;
             if after < 0 && left > 0 {
@@ -195,6 +232,7 @@ fn a_changed_byte_on_one_of_two_subflows_closes_that_one_and_nothing_is_wrong() 
     world.send(CLIENT, &data).send(SERVER, b"x").connect();
     world.finish(60);
     assert_eq!(world.status(SERVER).counters.checksum_failures, 1);
+    assert_eq!(*said.borrow(), [(true, address(1, CLIENT))], "a reset with MP_FAIL");
     assert!(world.sides[SERVER].received == data);
     assert!(matches!(world.status(SERVER).negotiated, Negotiated::Multipath { .. }));
 }
@@ -253,6 +291,8 @@ fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
     let acks = std::rc::Rc::new(std::cell::RefCell::new((0u32, 0u32)));
     let seen = std::rc::Rc::clone(&acks);
     let mut has_failed = false;
+    let answered = std::rc::Rc::new(std::cell::RefCell::new(false));
+    let answer = std::rc::Rc::clone(&answered);
     world.tap = Box::new(move |from, segment| {
         if from == CLIENT && segment.payload.len() > 1000 {
             segments += 1;
@@ -265,8 +305,9 @@ fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
                 |option| matches!(option, Ok(plait_wire::TcpOption::Mptcp(option)) if is_wanted(&option)),
             )
         };
+        *answer.borrow_mut() |= from == CLIENT && has_failed && has_mp_fail(segment);
         if from == SERVER {
-            has_failed |= count(|option| matches!(option, plait_wire::MptcpOption::Fail(_)));
+            has_failed |= has_mp_fail(segment);
             let is_ack = count(|option| matches!(option, plait_wire::MptcpOption::Dss(_)));
             let mut seen = seen.borrow_mut();
             *(if is_ack { &mut seen.0 } else { &mut seen.1 }) += u32::from(has_failed);
@@ -278,5 +319,6 @@ fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
     let (with, without) = *acks.borrow();
     assert!(with > 0, "what was under way with mappings is acknowledged");
     assert!(without > 20, "{with} with, {without} without: it ends");
+    assert!(*answered.borrow(), "MP_FAIL is answered by MP_FAIL");
     world.assert_clean_end();
 }

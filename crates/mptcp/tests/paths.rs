@@ -47,8 +47,23 @@ fn a_path_that_comes_back_is_used_again() {
     let mut world = two_paths(8);
     let data = in_mid_transfer(&mut world, 60_000_000);
     world.links[1].is_black_hole = true;
+    let reasons = std::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
+    let log = reasons.clone();
+    world.tap = Box::new(move |from, segment| {
+        for option in plait_wire::options(&segment.options) {
+            if let Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Reset(reset))) = option {
+                log.borrow_mut().push((from, reset.reason));
+            }
+        }
+        Fate::Pass
+    });
     world.wait(12_000);
     assert_eq!(world.usable(CLIENT), 1);
+    assert!(
+        reasons.borrow().contains(&(CLIENT, plait_wire::ResetReason::UnacceptablePerformance)),
+        "{:?}",
+        reasons.borrow()
+    );
     world.links[1].is_black_hole = false;
     let before = world.links[1].carried[CLIENT];
     world.finish(120);
@@ -425,17 +440,25 @@ fn a_third_ack_that_is_lost_is_repeated() {
 
 #[test]
 fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
-    for from_side in [CLIENT, SERVER] {
+    for (from_side, strips_syns) in [(CLIENT, true), (CLIENT, false), (SERVER, true)] {
         let mut world = two_paths(26);
+        let resets = std::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
+        let log = resets.clone();
         world.tap = Box::new(move |from, segment| {
             let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
-            if from == from_side && client == address(1, CLIENT) {
+            let is_second = client == address(1, CLIENT);
+            if is_second && segment.flags.contains(plait_wire::Flags::RST) {
+                log.borrow_mut().push(from);
+            }
+            let is_stripped = strips_syns || !segment.flags.contains(plait_wire::Flags::SYN);
+            if from == from_side && is_second && is_stripped {
                 world::segments::strip(segment);
             }
             Fate::Pass
         });
         let data = in_mid_transfer(&mut world, 1_500_000);
         assert_eq!(world.usable(CLIENT), 1);
+        assert_eq!(resets.borrow().first(), Some(&(1 - from_side)), "the other side resets it");
         world.finish(60);
         assert!(world.sides[SERVER].received == data);
         let negotiated = world.status(CLIENT).negotiated;

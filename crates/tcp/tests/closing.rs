@@ -157,7 +157,7 @@ fn an_abort_before_the_answer_says_nothing() {
 fn data_that_arrived_before_a_reset_can_still_be_read() {
     let mut s = Script::established(Config::default());
     s.give(seg("P.", 1, 1).data(7));
-    s.give(seg("R", 8, 1));
+    s.give(seg("R", 8, 1).payload(b"the reason"));
     assert_eq!(closed(&s), Some(Closed::ResetByPeer));
     assert_eq!(s.read().len(), 7);
 }

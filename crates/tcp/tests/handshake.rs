@@ -176,6 +176,19 @@ fn a_refused_open_ends_at_once() {
 }
 
 #[test]
+fn a_reset_before_the_end_of_the_handshake_refuses_our_open_and_ends_that_of_the_peer() {
+    let mut s = Script::active(plain());
+    s.sent();
+    s.give(seg("S", 0, 0));
+    s.give(seg("R", 1, 0));
+    assert_eq!(s.events, [Event::Closed(Closed::Refused)]);
+    let mut s = Script::passive(plain(), seg("S", 0, 0));
+    s.sent();
+    s.give(seg("R", 1, 0));
+    assert_eq!(s.events, [Event::Closed(Closed::ResetByPeer)]);
+}
+
+#[test]
 fn a_reset_or_answer_that_acknowledges_something_else_changes_nothing() {
     let mut s = Script::active(plain());
     s.sent();

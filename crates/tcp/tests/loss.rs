@@ -172,6 +172,14 @@ fn silence_backs_off_and_ends() {
 }
 
 #[test]
+fn silence_is_borne_for_more_than_a_hundred_seconds() {
+    let mut s = Script::established(config());
+    s.send(1000);
+    s.wait(100_000);
+    assert!(!s.events.iter().any(|event| matches!(event, Event::Closed(_))), "{:?}", s.events);
+}
+
+#[test]
 fn during_a_timeout_there_is_no_capacity_until_something_gets_through() {
     let mut s = Script::established(config());
     s.send(1000);

@@ -213,6 +213,12 @@ fn add_addr_with_and_without_port_and_as_an_echo() {
         is_mptcp(&bytes(0x31, &[]), add(true, address, None, None));
         is_mptcp(&bytes(0x31, &[&[0x1f, 0x90]]), add(true, address, Some(8080), None));
 
+        for reserved in [0x2, 0x4, 0x8, 0xe] {
+            let bytes = bytes(0x30 | reserved, &[&KEY]);
+            let read = MptcpOption::parse(&bytes[2..]);
+            assert_eq!(read, Ok(add(false, address, None, Some(KEY))), "{reserved:#x}");
+        }
+
         let without_hmac = bytes(0x30, &[]);
         assert_eq!(MptcpOption::parse(&without_hmac[2..]), Err(Malformed::OptionLength));
         let echo_with_hmac = bytes(0x31, &[&KEY]);

@@ -1,0 +1,181 @@
+//! What plain Multipath TCP says on the wire in each of its segments (RFC 8684): a transfer over two paths, and its end.
+
+mod world;
+
+use core::net::SocketAddr;
+use plait_base::SeqNum;
+use plait_wire::{
+    CapableFlags, DataAck, DataSequence, Dss, Flags, Mapping, MpJoin, MptcpOption, Segment, TcpOption,
+    options,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use world::{CLIENT, Fate, Link, PORT, SERVER, World, pattern};
+
+/// Each segment, in the order in which they leave, and its sender.
+type Tape = Rc<RefCell<Vec<(usize, Segment)>>>;
+
+/// Both sides send, over two paths, and end.
+fn recorded(checksum: bool) -> Vec<(usize, Segment)> {
+    let link = Link { rate: Some(2_000_000), ..Link::default() };
+    let mut world = World::new(60, vec![link.clone(), link], 2);
+    world.config(|config| config.checksum = checksum);
+    let tape = Tape::default();
+    let log = Rc::clone(&tape);
+    world.tap = Box::new(move |from, segment| {
+        log.borrow_mut().push((from, segment.clone()));
+        Fate::Pass
+    });
+    world.send(CLIENT, &pattern(2_000_000, 1)).send(SERVER, &pattern(1_000_000, 2)).connect();
+    world.finish(60);
+    world.assert_clean_end();
+    tape.take()
+}
+
+fn mptcp(segment: &Segment) -> impl Iterator<Item = MptcpOption<'_>> {
+    options(&segment.options).filter_map(|option| match option.expect("our own options") {
+        TcpOption::Mptcp(option) => Some(option),
+        _ => None,
+    })
+}
+
+fn dss(segment: &Segment) -> Option<Dss> {
+    mptcp(segment).find_map(|option| match option {
+        MptcpOption::Dss(dss) => Some(dss),
+        _ => None,
+    })
+}
+
+/// The subflow, whichever side speaks: the client's address.
+fn subflow(from: usize, segment: &Segment) -> SocketAddr {
+    if from == CLIENT { segment.source } else { segment.destination }
+}
+
+#[test]
+fn both_offer_version_1_with_sha_256_and_no_other_flag_than_that_for_checksums() {
+    for checksum in [false, true] {
+        let flags = CapableFlags::HMAC_SHA256 | if checksum { CapableFlags::CHECKSUM } else { 0 };
+        let mut keys_told = Vec::new();
+        for (from, segment) in recorded(checksum) {
+            for option in mptcp(&segment) {
+                let MptcpOption::Capable(capable) = option else { continue };
+                assert_eq!((capable.version, capable.flags), (1, CapableFlags(flags)), "{segment:?}");
+                keys_told.push((from, capable.sender_key.is_some(), capable.receiver_key.is_some()));
+            }
+        }
+        assert_eq!(keys_told[..3], [(CLIENT, false, false), (SERVER, true, false), (CLIENT, true, true)]);
+    }
+}
+
+#[test]
+fn reserved_bits_are_zero_and_joins_go_to_the_port_of_the_first_subflow() {
+    let mut joins = 0;
+    for (_, segment) in recorded(false) {
+        for option in mptcp(&segment) {
+            match option {
+                MptcpOption::Join(MpJoin::Syn { reserved, .. }) => {
+                    assert_eq!((reserved, segment.destination.port()), (0, PORT));
+                    joins += 1;
+                }
+                MptcpOption::Join(MpJoin::SynAck { reserved, .. }) => assert_eq!(reserved, 0),
+                MptcpOption::Reset(reset) => assert_eq!(reset.reserved, 0),
+                _ => {}
+            }
+        }
+    }
+    assert!(joins > 0);
+}
+
+#[test]
+fn no_segment_has_an_urgent_pointer() {
+    for (_, segment) in recorded(false) {
+        assert!(!segment.flags.contains(Flags::URG) && segment.urgent == 0, "{segment:?}");
+    }
+}
+
+/// Sequence numbers on a subflow, from the SYN of their sender on.
+fn initial_numbers(tape: &[(usize, Segment)]) -> BTreeMap<(usize, SocketAddr), SeqNum> {
+    let syns = tape.iter().filter(|(_, segment)| segment.flags.contains(Flags::SYN));
+    syns.map(|(from, segment)| ((*from, subflow(*from, segment)), segment.seq)).collect()
+}
+
+#[test]
+fn mappings_have_long_numbers_and_cover_their_segment_and_never_change() {
+    let tape = recorded(true);
+    let initial = initial_numbers(&tape);
+    let mut declared: BTreeMap<(usize, SocketAddr, u32), Mapping> = BTreeMap::new();
+    for (from, segment) in &tape {
+        let Some(mapping) = dss(segment).and_then(|dss| dss.mapping).filter(|mapping| mapping.ssn > 0) else {
+            continue;
+        };
+        assert!(matches!(mapping.dsn, DataSequence::Long(_)), "{mapping:?}");
+        let subflow = subflow(*from, segment);
+        let start = segment.seq.distance(initial[&(*from, subflow)]).cast_unsigned();
+        let end = start + segment.payload.len() as u32;
+        let last = mapping.ssn + u32::from(mapping.length);
+        assert!(mapping.ssn < end && start < last, "{mapping:?} in {start}..{end}");
+        let first = *declared.entry((*from, subflow, mapping.ssn)).or_insert(mapping);
+        assert_eq!(first, mapping, "declared as something else before");
+    }
+    assert!(declared.len() > 30, "{}", declared.len());
+}
+
+#[test]
+fn each_segment_with_data_has_a_mapping_until_a_data_ack_comes() {
+    for (from, other) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+        let mut has_mapped = false;
+        for (sender, segment) in recorded(false) {
+            let has_keys = mptcp(&segment).any(
+                |option| matches!(option, MptcpOption::Capable(capable) if capable.data_length.is_some()),
+            );
+            let dss = dss(&segment);
+            if sender == other && has_mapped && dss.is_some_and(|dss| dss.data_ack.is_some()) {
+                break;
+            }
+            if sender == from && !segment.payload.is_empty() {
+                has_mapped = true;
+                assert!(has_keys || dss.is_some_and(|dss| dss.mapping.is_some()), "{segment:?}");
+            }
+        }
+        assert!(has_mapped);
+    }
+}
+
+/// Data sequence numbers of one direction, as far as the tape shows them.
+fn long(ack: DataAck) -> u64 {
+    match ack {
+        DataAck::Long(bits) => bits,
+        DataAck::Short(_) => panic!("the peer's numbers are long"),
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_is_acknowledged_before_both_send_a_fin_on_each_subflow() {
+    let tape = recorded(false);
+    let mut fins = Vec::new();
+    for (from, other) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+        let (mut end, mut acked) = (None, 0);
+        for (sender, segment) in &tape {
+            let dss = dss(segment).unwrap_or_default();
+            if *sender == other {
+                acked = dss.data_ack.map_or(acked, long).max(acked);
+                continue;
+            }
+            if dss.data_fin {
+                let mapping = dss.mapping.expect("a DATA_FIN has a number");
+                let DataSequence::Long(dsn) = mapping.dsn else { panic!("{mapping:?}") };
+                assert!(segment.payload.is_empty());
+                assert_eq!((mapping.ssn, mapping.length), (0, 1));
+                assert_eq!(*end.get_or_insert(dsn), dsn, "the end stays where it is");
+            }
+            if segment.flags.contains(Flags::FIN) {
+                assert_eq!(end.map(|dsn| dsn + 1), Some(acked), "all of the stream, its end included");
+                fins.push((from, subflow(from, segment)));
+            }
+        }
+    }
+    fins.sort();
+    fins.dedup();
+    assert_eq!(fins.len(), 2 * 2, "both, on two subflows: {fins:?}");
+}
