@@ -31,6 +31,8 @@ impl Dsn {
 mod tests {
     use super::*;
 
+    //= rfc8684 3.3.1-11
+    //= rfc8684 3.3.1-12
     #[test]
     fn the_short_form_is_read_near_the_expected_number() {
         let expected = Dsn::new(0x1_ffff_fff0);

@@ -237,6 +237,7 @@ mod tests {
         }
     }
 
+    //= rfc8684 3.1-03
     #[test]
     fn two_copies_of_an_endpoint_draw_different_keys_and_nonces() {
         let copy = |number: u64| {
@@ -257,6 +258,7 @@ mod tests {
         assert_eq!(token_of(&[0, 1, 2, 3, 4, 5, 6, 7]), 0x8a85_1ff8);
     }
 
+    //= rfc8684 3.2-12
     #[test]
     fn keys_have_tokens_that_find_their_connection() {
         let mut surroundings = seeded(1);
@@ -264,6 +266,8 @@ mod tests {
         assert_eq!(surroundings.demux.token_owner(token_of(&key)), Some(ConnectionId(5)));
     }
 
+    //= rfc8684 3.1-03
+    //= rfc8684 3.1-04
     #[test]
     fn a_key_whose_token_is_taken_is_not_used() {
         let taken = token_of(&seeded(1).lend_to(ConnectionId(5)).draw_key());

@@ -315,6 +315,7 @@ mod tests {
         assert!(!table.contains(&tuple(1)));
     }
 
+    //= rfc9293 3.6.1-03
     #[test]
     fn a_syn_with_a_later_timestamp_begins_a_new_connection() {
         for (timestamp, seq, reused) in [

@@ -44,6 +44,9 @@ fn an_acknowledgment_to_a_listener_is_reset() {
     assert_eq!((answer.flags, answer.seq), (Flags::RST, SeqNum::new(77)));
 }
 
+//= rfc8684 3.2-06
+//= rfc8684 3.2-08
+//= rfc8684 3.2-12
 #[test]
 fn a_join_with_an_unknown_token_is_reset_with_the_reason() {
     let mut endpoint = endpoint();
@@ -225,6 +228,7 @@ fn a_connection_needs_an_address_and_a_path_of_its_family() {
     }
 }
 
+//= rfc9293 3.9.1.1-06
 #[test]
 fn a_connection_to_an_address_of_no_single_host_is_refused() {
     let mut endpoint = endpoint();
@@ -235,6 +239,8 @@ fn a_connection_to_an_address_of_no_single_host_is_refused() {
     assert_eq!(endpoint.counters().connections, 0);
 }
 
+//= rfc9293 3.9.1.1-02
+//= rfc9293 3.9.1.1-04
 #[test]
 fn a_port_can_be_listened_on_while_a_connection_is_opened_from_it() {
     let mut endpoint = endpoint();
@@ -294,6 +300,7 @@ fn a_connection_whose_writing_alone_has_ended_before_the_answer_goes_on_to_open(
     assert!(!third.flags.contains(Flags::RST), "{third:?}");
 }
 
+//= rfc9293 3.9.1.1-01
 #[test]
 fn a_port_is_listened_on_once() {
     let mut endpoint = endpoint();

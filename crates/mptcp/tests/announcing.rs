@@ -47,6 +47,7 @@ fn announcements_in(world: &mut World, loses_echoes: bool) -> Rc<RefCell<Vec<(us
     seen
 }
 
+//= rfc8684 3.4.1-02
 #[test]
 fn an_announcement_waits_for_the_echo_of_the_one_before() {
     let mut world = World::new(18, vec![Link::default()], 4);
@@ -70,6 +71,7 @@ fn without_an_echo_the_next_announcement_follows_the_first_repetition() {
     assert!(seen.borrow().contains(&(SERVER, 2, false)), "{:?}", seen.borrow());
 }
 
+//= rfc8684 3.4.2-02
 #[test]
 fn an_announced_address_that_is_gone_is_withdrawn_although_no_subflow_used_it() {
     let mut world = World::new(23, vec![Link::default()], 2);

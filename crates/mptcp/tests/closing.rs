@@ -99,6 +99,7 @@ fn an_abort_reaches_the_peer_as_fast_close() {
     }
 }
 
+//= rfc8684 3-03
 #[test]
 fn an_abort_reaches_a_peer_that_misses_data_before_it() {
     let mut world = World::new(9, vec![Link::default()], 1);

@@ -28,6 +28,8 @@ fn transfer(world: &mut World) -> [Negotiated; 2] {
     [world.status(CLIENT).negotiated, world.status(SERVER).negotiated]
 }
 
+//= rfc8684 3.1-25
+//= rfc8684 3.7-01
 #[test]
 fn a_stripped_syn_gives_plain_tcp() {
     let mut world = one_path(1);
@@ -41,6 +43,9 @@ fn a_stripped_syn_gives_plain_tcp() {
     assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
 }
 
+//= rfc8684 3.1-24
+//= rfc8684 3.7-01
+//= rfc8684 6-01
 #[test]
 fn a_stripped_syn_ack_gives_plain_tcp() {
     let mut world = one_path(2);
@@ -54,6 +59,11 @@ fn a_stripped_syn_ack_gives_plain_tcp() {
     assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
 }
 
+//= rfc8684 3.1-07
+//= rfc8684 3.1-26
+//= rfc8684 3.1-27
+//= rfc8684 3.7-04
+//= rfc8684 6-01
 #[test]
 fn options_stripped_from_everything_but_syns_give_plain_tcp() {
     let mut world = one_path(3);
@@ -67,6 +77,8 @@ fn options_stripped_from_everything_but_syns_give_plain_tcp() {
     assert_eq!(transfer(&mut world), plain.map(Negotiated::Plain));
 }
 
+//= rfc8684 3.1-07
+//= rfc8684 3.7-15
 #[test]
 fn after_a_fallback_there_are_no_options_and_no_further_subflows() {
     let mut world = World::new(14, vec![Link::default(); 2], 1);
@@ -130,6 +142,8 @@ fn options_stripped_in_one_direction_only_give_plain_tcp() {
     }
 }
 
+//= rfc8684 3.7-05
+//= rfc8684 3.7-06
 #[test]
 fn options_that_vanish_later_end_the_subflow_and_never_give_wrong_bytes() {
     let mut world = World::new(6, vec![Link { rate: Some(2_000_000), ..Link::default() }; 2], 1);
@@ -150,6 +164,7 @@ fn options_that_vanish_later_end_the_subflow_and_never_give_wrong_bytes() {
     assert!(world.status(SERVER).counters.stripped > 0);
 }
 
+//= rfc8684 3.9.3-01
 #[test]
 fn syns_that_are_swallowed_for_their_option_are_sent_without() {
     let mut world = one_path(7);
@@ -207,6 +222,10 @@ fn has_mp_fail(segment: &Segment) -> bool {
         .any(|option| matches!(option, Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Fail(_)))))
 }
 
+//= rfc8684 3.7-07
+//= rfc8684 3.7-08
+//= rfc8684 3.7-10
+//= rfc8684 3.7-11
 #[test]
 fn a_changed_byte_on_one_of_two_subflows_closes_that_one_and_nothing_is_wrong() {
     let mut world = World::new(10, vec![Link { rate: Some(2_000_000), ..Link::default() }; 2], 1);
@@ -237,6 +256,7 @@ fn a_changed_byte_on_one_of_two_subflows_closes_that_one_and_nothing_is_wrong() 
     assert!(matches!(world.status(SERVER).negotiated, Negotiated::Multipath { .. }));
 }
 
+//= rfc8684 3.7-13
 #[test]
 fn a_changed_byte_on_the_only_subflow_gives_plain_tcp_on_both_sides() {
     let mut world = one_path(11);
@@ -283,6 +303,8 @@ fn a_changed_byte_is_an_error_where_plain_tcp_is_refused() {
     assert!(data.starts_with(&world.sides[SERVER].received), "nothing wrong was delivered");
 }
 
+//= rfc8684 3.7-09
+//= rfc8684 3.7-14
 #[test]
 fn after_mp_fail_data_is_acknowledged_until_the_infinite_mapping_comes() {
     let mut world = one_path(13);

@@ -124,6 +124,7 @@ fn a_mapping_outside_the_window_delivers_nothing() {
     assert_eq!(world.sides[SERVER].received, b"honest ");
 }
 
+//= rfc8684 3.3.2-05
 #[test]
 fn the_first_of_two_mappings_for_the_same_bytes_counts() {
     let (mut world, seen) = connected(SEED);
@@ -138,6 +139,7 @@ fn the_first_of_two_mappings_for_the_same_bytes_counts() {
     assert_eq!(world.sides[SERVER].received, b"honest abcd");
 }
 
+//= rfc8684 3.3.1-02
 #[test]
 fn two_mappings_of_different_bytes_to_the_same_place_deliver_the_first() {
     let (mut world, seen) = connected(SEED);
@@ -161,6 +163,8 @@ fn a_data_fin_before_the_end_of_what_arrived_is_ignored() {
     goes_on(&mut world, b"honest ");
 }
 
+//= rfc8684 3.3.1-06
+//= rfc8684 3.3.1-07
 #[test]
 fn data_without_any_mapping_closes_the_subflow_after_a_while() {
     let (mut world, seen) = connected(SEED);
@@ -214,6 +218,9 @@ fn reset_reason(segment: &Segment) -> Option<ResetReason> {
     })
 }
 
+//= rfc8684 3.3-02
+//= rfc8684 3.3-03
+//= rfc8684 3.3-04
 #[test]
 fn a_checksum_that_is_missing_or_was_not_agreed_on_ends_the_subflow() {
     assert!(survives_mapping(false, None));
@@ -221,6 +228,9 @@ fn a_checksum_that_is_missing_or_was_not_agreed_on_ends_the_subflow() {
     assert!(!survives_mapping(true, None), "missing");
 }
 
+//= rfc8684 3-03
+//= rfc8684 3.4.1-01
+//= rfc8684 3.4.2-05
 #[test]
 fn options_of_a_segment_outside_the_window_do_not_count() {
     let (mut world, seen) = connected(SEED);
@@ -251,6 +261,7 @@ fn options_of_a_segment_outside_the_window_do_not_count() {
     goes_on(&mut world, b"honest ");
 }
 
+//= rfc8684 3.4.1-06
 #[test]
 fn an_announcement_with_a_wrong_hmac_is_neither_kept_nor_echoed() {
     let (mut world, seen) = connected(SEED);
@@ -360,6 +371,10 @@ fn joins_that_prove_nothing_are_limited_in_number_and_those_beyond_are_answered_
     assert_eq!(world.sides[SERVER].owners.len(), 1 + 16);
 }
 
+//= rfc8684 3.2-07
+//= rfc8684 3.2-08
+//= rfc8684 3.2-09
+//= rfc8684 3.9.3-02
 #[test]
 fn a_join_whose_hmac_was_changed_on_the_way_is_reset() {
     for from_side in [CLIENT, SERVER] {
@@ -390,6 +405,10 @@ fn a_join_whose_hmac_was_changed_on_the_way_is_reset() {
     }
 }
 
+//= rfc8684 3.1-02
+//= rfc8684 3.1-11
+//= rfc8684 3.1-15
+//= rfc8684 3.1-23
 #[test]
 fn versions_and_flags_that_do_not_exist_give_plain_tcp_and_a_higher_version_gives_ours() {
     let cases: [(u8, u8, bool); 6] = [

@@ -52,6 +52,13 @@ fn subflow(from: usize, segment: &Segment) -> SocketAddr {
     if from == CLIENT { segment.source } else { segment.destination }
 }
 
+//= rfc8684 3.1-02
+//= rfc8684 3.1-06
+//= rfc8684 3.1-10
+//= rfc8684 3.1-13
+//= rfc8684 3.1-14
+//= rfc8684 3.1-20
+//= rfc8684 3.1-21
 #[test]
 fn both_offer_version_1_with_sha_256_and_no_other_flag_than_that_for_checksums() {
     for checksum in [false, true] {
@@ -68,6 +75,11 @@ fn both_offer_version_1_with_sha_256_and_no_other_flag_than_that_for_checksums()
     }
 }
 
+//= rfc8684 3.2-02
+//= rfc8684 3.4.1-05
+//= rfc8684 3.6-03
+//= rfc8684 3.9.1-01
+//= rfc8684 3.9.1-02
 #[test]
 fn reserved_bits_are_zero_and_joins_go_to_the_port_of_the_first_subflow() {
     let mut joins = 0;
@@ -87,6 +99,7 @@ fn reserved_bits_are_zero_and_joins_go_to_the_port_of_the_first_subflow() {
     assert!(joins > 0);
 }
 
+//= rfc8684 3.3.1-04
 #[test]
 fn no_segment_has_an_urgent_pointer() {
     for (_, segment) in recorded(false) {
@@ -100,6 +113,9 @@ fn initial_numbers(tape: &[(usize, Segment)]) -> BTreeMap<(usize, SocketAddr), S
     syns.map(|(from, segment)| ((*from, subflow(*from, segment)), segment.seq)).collect()
 }
 
+//= rfc8684 3.3.1-01
+//= rfc8684 3.3.1-10
+//= rfc8684 3.3.1-13
 #[test]
 fn mappings_have_long_numbers_and_cover_their_segment_and_never_change() {
     let tape = recorded(true);
@@ -121,6 +137,7 @@ fn mappings_have_long_numbers_and_cover_their_segment_and_never_change() {
     assert!(declared.len() > 30, "{}", declared.len());
 }
 
+//= rfc8684 3.7-02
 #[test]
 fn each_segment_with_data_has_a_mapping_until_a_data_ack_comes() {
     for (from, other) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
@@ -150,6 +167,10 @@ fn long(ack: DataAck) -> u64 {
     }
 }
 
+//= rfc8684 3.3.3-01
+//= rfc8684 3.3.3-02
+//= rfc8684 3.3.3-03
+//= rfc8684 3.3.3-04
 #[test]
 fn the_end_of_the_stream_is_acknowledged_before_both_send_a_fin_on_each_subflow() {
     let tape = recorded(false);

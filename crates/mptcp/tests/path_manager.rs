@@ -134,6 +134,7 @@ fn addresses_that_mean_nothing_to_the_peer_are_refused() {
     assert!(world.status(CLIENT).counters.addresses_refused >= 5, "{:?}", world.status(CLIENT).counters);
 }
 
+//= rfc8684 3.4.1-04
 #[test]
 fn addresses_that_never_answer_are_given_up() {
     let mut world = World::new(34, vec![Link::default()], 6);
@@ -175,6 +176,7 @@ fn refuse_joins(world: &mut World, why: &Rc<Cell<Option<(ResetReason, bool)>>>) 
     tried
 }
 
+//= rfc8684 3.6-01
 #[test]
 fn a_join_that_was_one_too_many_is_tried_again() {
     for (reason, transient) in [
@@ -198,6 +200,7 @@ fn a_join_that_was_one_too_many_is_tried_again() {
     }
 }
 
+//= rfc8684 3.6-02
 #[test]
 fn a_join_that_was_refused_for_good_is_tried_when_nothing_else_is_left() {
     for reason in [ResetReason::MiddleboxInterference, ResetReason::Mptcp, ResetReason::Unspecified] {
@@ -285,6 +288,7 @@ fn forge_withdrawal(world: &mut World, id: u8) {
     });
 }
 
+//= rfc8684 3.4.2-03
 #[test]
 fn a_withdrawal_that_is_a_lie_closes_nothing_that_works() {
     let link = Link { rate: Some(2_000_000), ..Link::default() };
@@ -303,6 +307,7 @@ fn a_withdrawal_that_is_a_lie_closes_nothing_that_works() {
     world.assert_clean_end();
 }
 
+//= rfc8684 3.4.2-04
 #[test]
 fn the_first_address_is_not_joined_again_once_it_was_withdrawn() {
     let mut world = World::new(40, vec![Link::default(); 3], 2);

@@ -42,6 +42,7 @@ fn a_black_hole_in_mid_transfer_costs_less_than_a_second() {
     }
 }
 
+//= rfc8684 3.3.6-03
 #[test]
 fn a_path_that_comes_back_is_used_again() {
     let mut world = two_paths(8);
@@ -72,6 +73,8 @@ fn a_path_that_comes_back_is_used_again() {
     world.assert_clean_end();
 }
 
+//= rfc8684 3.2-01
+//= rfc8684 3.4.2-01
 #[test]
 fn a_path_that_goes_down_is_left_at_once_and_withdrawn() {
     // A queue that does not overflow: the repair of that would be a gap of its own.
@@ -308,6 +311,8 @@ fn after_a_refusal_the_last_way_still_has_its_turn_and_its_time() {
     assert!(time + Duration::from_millis(450) > timeout, "it came too early to say anything: {time:?}");
 }
 
+//= rfc8684 3.2-03
+//= rfc8684 3.4.1-03
 #[test]
 fn an_announced_address_is_joined_and_echoed() {
     let mut world = World::new(17, vec![Link { rate: RATE, ..Link::default() }], 3);
@@ -335,6 +340,7 @@ fn the_side_that_was_called_joins_what_was_announced_to_it() {
     world.assert_clean_end();
 }
 
+//= rfc8684 3.1-12
 #[test]
 fn a_peer_that_allows_no_subflows_to_its_first_address_is_obeyed() {
     let mut world = two_paths(20);
@@ -352,6 +358,8 @@ fn a_peer_that_allows_no_subflows_to_its_first_address_is_obeyed() {
     assert_eq!(world.usable(CLIENT), 1);
 }
 
+//= rfc8684 3.3.8-01
+//= rfc8684 3.3.8-02
 #[test]
 fn a_backup_path_carries_only_when_it_must() {
     let mut world = two_paths(21);
@@ -413,6 +421,7 @@ fn a_slow_path_does_not_make_it_slower() {
     assert!(both.as_secs_f64() < 1.25 * alone.as_secs_f64(), "{alone:?} alone, {both:?} with the slow one");
 }
 
+//= rfc8684 3.2-04
 #[test]
 fn a_third_ack_that_is_lost_is_repeated() {
     let mut world = two_paths(25);
@@ -438,6 +447,11 @@ fn a_third_ack_that_is_lost_is_repeated() {
     assert_eq!(world.status(SERVER).counters.bad_join_hmacs, 0);
 }
 
+//= rfc8684 3.2-09
+//= rfc8684 3.2-10
+//= rfc8684 3.2-11
+//= rfc8684 3.7-03
+//= rfc8684 3.9.3-02
 #[test]
 fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
     for (from_side, strips_syns) in [(CLIENT, true), (CLIENT, false), (SERVER, true)] {

@@ -89,6 +89,7 @@ fn a_path_lost_in_the_middle_costs_no_byte() {
 }
 
 /// The handshake as protocol.md has it: forms, version, flag.
+//= rfc8684 3.1-01
 #[test]
 fn the_handshake_is_that_of_version_2_with_flag_d() {
     let seen: Rc<RefCell<Vec<(usize, MpCapable)>>> = Rc::default();

@@ -46,6 +46,7 @@ fn plain_tcp_carries_both_directions_and_closes_cleanly() {
     }
 }
 
+//= rfc8684 3.2-03
 #[test]
 fn two_paths_are_joined_and_both_carry() {
     let rate = Some(2_000_000);
@@ -73,6 +74,8 @@ fn nothing_is_lost_when_segments_are() {
     }
 }
 
+//= rfc8684 3.1-20
+//= rfc8684 3.1-21
 #[test]
 fn checksums_go_with_every_mapping() {
     let bad = Link { loss: 0.02, duplicate: 0.01, reorder: 0.05, ..Link::default() };
@@ -89,6 +92,7 @@ fn checksums_go_with_every_mapping() {
 
 /// The Linux kernel does this when its reader is slow to be run: TCP acknowledges, the Data-ACK stays behind, and nothing
 /// follows once the bytes have been moved up.
+//= rfc8684 4-01
 #[test]
 fn a_sender_without_a_data_ack_asks_for_it() {
     use std::{cell::Cell, rc::Rc};
@@ -179,6 +183,8 @@ fn coupled_controllers_share_and_use_both_paths() {
     }
 }
 
+//= rfc8684 3.3.1-09
+//= rfc8684 3.3.1-11
 #[test]
 fn a_peer_with_short_numbers_and_a_data_fin_on_its_last_data_is_understood() {
     use plait_wire::{DataSequence, MptcpOption};
@@ -236,6 +242,8 @@ fn segments_sent(world: &mut World) -> u64 {
 }
 
 /// RFC 8684, section 3.3.2: eight bytes have to be answered by eight. What is sent before any number of the peer is known has eight, too.
+//= rfc8684 3.3.2-01
+//= rfc8684 3.3.2-02
 #[test]
 fn a_data_ack_is_as_long_as_the_numbers_that_it_answers() {
     use plait_wire::{DataAck, DataSequence, MptcpOption};
@@ -278,6 +286,7 @@ fn a_data_ack_is_as_long_as_the_numbers_that_it_answers() {
 
 /// A SYN/ACK cannot say more than 65,535 bytes. The update has the first Data-ACK: the opener learns that options get through before
 /// it has said anything, and opens its second subflow.
+//= rfc8684 3.1-08
 #[test]
 fn a_listener_tells_its_window_once_if_it_is_larger_than_a_syn_can_say() {
     for (buffer, updates, subflows) in [(None, 1, 2), (Some(60_000), 0, 1)] {

@@ -74,6 +74,7 @@ fn data_that_came_before_the_connection_was_accepted_is_announced_then() {
     });
 }
 
+//= rfc9293 3.6.1-01
 #[test]
 fn a_release_with_unread_data_resets_the_connection() {
     let mut fixture = Fixture::new(4);

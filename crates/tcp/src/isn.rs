@@ -100,6 +100,7 @@ mod tests {
         }
     }
 
+    //= rfc8684 3-03
     #[test]
     fn the_same_addresses_move_on_with_the_clock() {
         let generator = IsnGenerator::new([7; 32]);
@@ -122,6 +123,7 @@ mod tests {
         assert_ne!(seed(1, 0), IsnGenerator::new([8; 32]).isn(&tuple(1), Instant::ZERO).label_seed);
     }
 
+    //= rfc8684 3-03
     #[test]
     fn other_addresses_or_another_secret_start_elsewhere() {
         let generator = IsnGenerator::new([7; 32]);

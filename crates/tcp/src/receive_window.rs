@@ -134,6 +134,8 @@ mod tests {
         }
     }
 
+    //= rfc8684 3.3.4-01
+    //= rfc9293 3.8.6-01
     #[test]
     fn rounding_never_moves_the_edge_back() {
         let mut window = ReceiveWindow::new(16 << 20);

@@ -146,6 +146,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    //= rfc9293 3.8.1-01
     #[test]
     fn the_first_sample_gives_half_of_itself_as_variation() {
         let mut rtt = Rtt::new(ms(200), ms(1000));
@@ -155,6 +156,7 @@ mod tests {
         assert_eq!(rtt.rto(), ms(300));
     }
 
+    //= rfc9293 3.8.1-01
     #[test]
     fn later_samples_move_the_estimate_by_an_eighth_and_the_variation_by_a_quarter() {
         let mut rtt = Rtt::new(ms(1), ms(1000));
@@ -165,6 +167,7 @@ mod tests {
         assert_eq!(rtt.base_rto(), ms(340));
     }
 
+    //= rfc9293 3.8.2-01
     #[test]
     fn back_off_doubles_up_to_two_minutes() {
         let mut rtt = Rtt::new(ms(200), ms(1000));

@@ -18,6 +18,8 @@ fn settled() -> Script {
     s
 }
 
+//= rfc9293 3.8.6.3-01
+//= rfc9293 3.8.6.3-02
 #[test]
 fn later_every_second_segment_is_acknowledged() {
     let mut s = settled();
@@ -68,6 +70,7 @@ fn what_is_sent_again_with_options_of_then_does_not_stand_for_an_acknowledgment_
     }
 }
 
+//= rfc9293 3.10.7.4-03
 #[test]
 fn a_hole_is_reported_at_once_and_the_latest_block_first() {
     let mut s = settled();
@@ -220,6 +223,11 @@ fn an_acknowledgment_can_be_asked_for_and_is_written_once() {
     assert_eq!(s.opaque.asked, [(SegmentKind::Ack, 40)]);
 }
 
+//= rfc9293 3.8.4-01
+//= rfc9293 3.8.4-02
+//= rfc9293 3.8.4-03
+//= rfc9293 3.8.4-04
+//= rfc9293 3.8.4-05
 #[test]
 fn a_silent_connection_is_probed_and_given_up() {
     let second = Duration::from_secs(1);
@@ -246,6 +254,7 @@ fn a_probe_of_the_peer_is_answered() {
     assert_eq!(s.sent(), [". 1:1 ack 1"]);
 }
 
+//= rfc9293 3.8.3-02
 #[test]
 fn the_user_timeout_counts_from_the_last_progress() {
     let config = Config { user_timeout: Some(Duration::from_secs(3)), ..Config::default() };
@@ -345,6 +354,8 @@ fn each_of_several_repeated_segments_that_arrive_at_once_is_reported() {
     assert_eq!(s.sent(), expected);
 }
 
+//= rfc9293 3.10.7.4-01
+//= rfc9293 3.10.7.4-02
 #[test]
 fn in_order_segments_that_arrive_at_once_share_an_acknowledgment() {
     let mut s = settled();

@@ -7,6 +7,9 @@ use plait_tcp::{Arrival, Closed, Config, DropReason, Event, State};
 use plait_wire::{Flags, IcmpReason, OptionBytes};
 use script::{Script, seg};
 
+//= rfc9293 3.10.7.4-04
+//= rfc9293 3.10.7.4-05
+//= rfc9293 3.10.7.4-06
 #[test]
 fn only_the_exact_reset_counts() {
     let mut s = Script::established(Config::default());
@@ -22,6 +25,8 @@ fn only_the_exact_reset_counts() {
     assert_eq!(s.events.last(), Some(&Event::Closed(Closed::ResetByPeer)));
 }
 
+//= rfc9293 3.10.7.4-07
+//= rfc9293 3.10.7.4-08
 #[test]
 fn a_syn_on_a_living_connection_is_only_challenged() {
     let mut s = Script::established(Config::default());
@@ -48,6 +53,8 @@ fn challenges_are_limited() {
     assert_eq!(s.sent().len(), 1);
 }
 
+//= rfc9293 3.10.7.4-09
+//= rfc9293 3.10.7.4-10
 #[test]
 fn data_with_an_impossible_acknowledgment_is_not_taken() {
     let mut s = Script::established(Config::default());
@@ -98,6 +105,7 @@ fn a_segment_that_lost_its_timestamp_is_dropped() {
     assert!(s.read().is_empty());
 }
 
+//= rfc9293 3.9.2.2-01
 #[test]
 fn too_big_counts_only_for_what_is_in_flight() {
     let mut s = Script::established(Config::default());

@@ -10,6 +10,8 @@ fn closed(s: &Script) -> Option<Closed> {
     s.events.iter().find_map(|event| if let Event::Closed(reason) = event { Some(*reason) } else { None })
 }
 
+//= rfc9293 3.6-01
+//= rfc9293 3.6.1-02
 #[test]
 fn we_close_first_and_wait_two_lifetimes() {
     let mut s = Script::established(Config::default());
@@ -29,6 +31,7 @@ fn we_close_first_and_wait_two_lifetimes() {
     assert_eq!(s.events.iter().filter(|event| matches!(event, Event::Closed(_))).count(), 1);
 }
 
+//= rfc9293 3.6-01
 #[test]
 fn the_peer_closes_first() {
     let mut s = Script::established(Config::default());
@@ -100,6 +103,7 @@ fn a_lost_fin_is_sent_again() {
     assert_eq!(s.tcp.state(), State::FinWait2);
 }
 
+//= rfc9293 3.6.1-02
 #[test]
 fn a_repeated_fin_is_acknowledged_and_the_wait_begins_again() {
     let mut s = Script::established(Config::default());
@@ -153,6 +157,8 @@ fn an_abort_before_the_answer_says_nothing() {
     assert_eq!(closed(&s), Some(Closed::Aborted));
 }
 
+//= rfc9293 3.5.3-01
+//= rfc9293 3.6-01
 #[test]
 fn data_that_arrived_before_a_reset_can_still_be_read() {
     let mut s = Script::established(Config::default());

@@ -113,6 +113,7 @@ fn a_peer_that_repeats_its_syn_without_asking_gets_no_capable_data_and_still_its
     assert_eq!(s.sent(), ["P.E 1:1001 ack 1001"]);
 }
 
+//= rfc9293 3.8.2-02
 #[test]
 fn a_mark_is_echoed_until_the_peer_has_reduced_its_window() {
     let mut s = capable();
@@ -141,6 +142,7 @@ fn a_mark_behind_a_hole_is_echoed_and_one_on_an_acknowledgment_or_outside_the_wi
     assert_eq!(s.sent(), [".E 1:1 ack 1 sack 2001:3001"]);
 }
 
+//= rfc9293 3.8.2-02
 #[test]
 fn echoes_reduce_the_window_once_per_round_trip_and_nothing_is_sent_again() {
     let mut s = capable();

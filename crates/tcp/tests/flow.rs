@@ -7,6 +7,7 @@ use plait_tcp::{Arrival, Closed, Config, DropReason, Event, Timer};
 use plait_wire::{OptionBytes, TcpOption};
 use script::{Script, seg};
 
+//= rfc8684 3.3.5-02
 #[test]
 fn nothing_leaves_beyond_the_window_of_the_peer() {
     let mut s = Script::established(Config::default());
@@ -19,6 +20,10 @@ fn nothing_leaves_beyond_the_window_of_the_peer() {
     assert_eq!(s.sent(), ["P. 3001:5001/1000 ack 1"]);
 }
 
+//= rfc9293 3.8.6.1-01
+//= rfc9293 3.8.6.1-02
+//= rfc9293 3.8.6.1-03
+//= rfc9293 3.8.6-05
 #[test]
 fn a_shut_window_is_probed_with_back_off_for_as_long_as_the_peer_answers() {
     let mut s = Script::established(Config { retries: 3, ..Config::default() });
@@ -51,6 +56,8 @@ fn a_shut_window_of_a_peer_that_is_gone_ends_the_connection() {
     assert_eq!(s.events.last(), Some(&Event::Closed(Closed::TimedOut)));
 }
 
+//= rfc8684 3.3.2-04
+//= rfc8684 3.3.6-02
 #[test]
 fn bytes_are_given_back_when_their_record_is_acknowledged() {
     let mut s = Script::established(Config::default());
@@ -82,6 +89,7 @@ fn a_shut_window_is_probed_only_while_something_waits_for_it() {
     assert_eq!(s.sent(), ["P. 1:101 ack 1"]);
 }
 
+//= rfc9293 3.8.6.2.1-01
 #[test]
 fn a_window_of_some_bytes_is_no_capacity_and_no_segment() {
     let mut s = Script::established(Config::default());
@@ -134,6 +142,7 @@ fn a_peer_whose_whole_window_is_smaller_than_a_segment_is_sent_to() {
     assert_eq!(s.sent(), ["P. 1:301 ack 1"]);
 }
 
+//= rfc9293 3.8.6.2.1-01
 #[test]
 fn a_silly_window_is_not_used_until_the_timer_says_so() {
     let mut s = Script::established(Config::default());
@@ -146,6 +155,8 @@ fn a_silly_window_is_not_used_until_the_timer_says_so() {
     assert_eq!(s.sent(), [". 1:301 ack 1"]);
 }
 
+//= rfc9293 3.8.6-02
+//= rfc9293 3.8.6-03
 #[test]
 fn a_window_that_shrinks_below_what_was_sent_only_stops_us() {
     let mut s = Script::established(Config::default());
@@ -170,6 +181,7 @@ fn what_lies_beyond_our_window_is_cut_off() {
     assert_eq!(s.sent(), [". 1:1 ack 3001"]);
 }
 
+//= rfc9293 3.8.6.2.2-01
 #[test]
 fn the_window_opens_only_by_worthwhile_steps() {
     let mut s = Script::established(Config { max_receive_window: 8000, ..Config::default() });
@@ -206,6 +218,9 @@ fn windows_are_scaled_both_ways() {
     assert_eq!(sent, 5360, "the initial window, not the one of 1000 bytes");
 }
 
+//= rfc9293 3.7.4-01
+//= rfc9293 3.9.1.2-01
+//= rfc9293 3.9.1.2-02
 #[test]
 fn short_segments_wait_while_another_is_on_its_way() {
     let mut s = Script::established(Config::default());
@@ -221,6 +236,7 @@ fn short_segments_wait_while_another_is_on_its_way() {
     assert_eq!(s.sent(), ["FP. 1031:1531 ack 1"], "nothing more can come");
 }
 
+//= rfc9293 3.7.4-02
 #[test]
 fn short_segments_leave_at_once_where_that_is_wanted() {
     let mut s = Script::established(Config { no_delay: true, ..Config::default() });
@@ -238,6 +254,8 @@ fn records_with_options_are_neither_joined_nor_held() {
     assert_eq!(s.sent(), ["P. 1:11 ack 1", "P. 11:21 ack 1"]);
 }
 
+//= rfc9293 3.9.1.2-01
+//= rfc9293 3.9.1.2-03
 #[test]
 fn super_segments_are_whole_segments_up_to_the_limit() {
     let mut s = Script::established(Config { initial_window: 100, ..Config::default() });

@@ -14,6 +14,10 @@ fn plain() -> Config {
     Config { timestamps: false, ..Config::default() }
 }
 
+//= rfc9293 3.7.1-01
+//= rfc9293 3.7.1-02
+//= rfc9293 3.7.1-05
+//= rfc9293 3.8.4-01
 #[test]
 fn an_active_open_takes_three_segments() {
     let mut s = Script::active(Config::default());
@@ -57,6 +61,7 @@ fn data_may_come_with_the_third_segment_or_in_its_place() {
     assert_eq!(s.read().len(), 10);
 }
 
+//= rfc9293 3.5-01
 #[test]
 fn both_open_at_once() {
     let mut s = Script::active(plain());
@@ -69,6 +74,7 @@ fn both_open_at_once() {
     assert_eq!(s.sent(), [". 1:1 ack 1"]);
 }
 
+//= rfc9293 3.5-01
 #[test]
 fn both_open_at_once_and_one_answer_is_lost() {
     let mut s = Script::active(plain());
@@ -79,6 +85,7 @@ fn both_open_at_once_and_one_answer_is_lost() {
     assert_eq!(s.tcp.state(), State::Established, "the peer has seen our SYN/ACK");
 }
 
+//= rfc9293 3.8.3-06
 #[test]
 fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
     let mut s = Script::active(Config { syn_retries: 3, ..plain() });
@@ -99,6 +106,7 @@ fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
     assert_eq!(attempts, [0, 1, 2, 3].map(|attempt| SegmentKind::Syn { attempt }));
 }
 
+//= rfc9293 3.8.1-01
 #[test]
 fn after_a_lost_syn_the_window_starts_with_one_segment() {
     let mut s = Script::active(plain());
@@ -175,6 +183,7 @@ fn a_refused_open_ends_at_once() {
     assert!(s.sent().is_empty());
 }
 
+//= rfc9293 3.5-02
 #[test]
 fn a_reset_before_the_end_of_the_handshake_refuses_our_open_and_ends_that_of_the_peer() {
     let mut s = Script::active(plain());
@@ -213,6 +222,7 @@ fn a_wrong_third_segment_is_reset_and_the_right_one_still_counts() {
     assert_eq!(s.tcp.state(), State::Established);
 }
 
+//= rfc9293 3.9.2.2-03
 #[test]
 fn unreachable_counts_only_while_opening_and_only_for_our_syn() {
     let mut s = Script::active(plain());
@@ -253,6 +263,8 @@ fn data_queued_before_the_handshake_leaves_with_its_end() {
     assert_eq!(s.tcp.state(), State::FinWait1);
 }
 
+//= rfc9293 3.7.1-03
+//= rfc9293 3.7.1-05
 #[test]
 fn over_ipv6_segments_are_twenty_bytes_smaller() {
     let at = |text: &str| text.parse().expect("an address");
@@ -285,6 +297,9 @@ fn over_ipv6_segments_are_twenty_bytes_smaller() {
 //# segment that a TCP endpoint really sends, the "effective send MSS", MUST
 //# be the smaller (MUST-16) of the send MSS [...] and the largest
 //# transmission size permitted by the IP layer
+//= rfc9293 3.7.1-01
+//= rfc9293 3.7.1-03
+//= rfc9293 3.7.1-04
 #[test]
 fn a_small_segment_size_of_the_peer_is_honoured_down_to_eight_bytes_behind_all_options() {
     for (named, honoured) in [(1, 48), (47, 48), (48, 48), (49, 49), (87, 87), (88, 88), (500, 500)] {

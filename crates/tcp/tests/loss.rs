@@ -152,6 +152,8 @@ fn a_probe_in_vain_costs_nothing_where_the_peer_sends_data_that_has_no_room_for_
     }
 }
 
+//= rfc9293 3.8.2-01
+//= rfc9293 3.8.3-01
 #[test]
 fn silence_backs_off_and_ends() {
     let mut s = Script::established(Config { retries: 3, sack: false, ..config() });
@@ -171,6 +173,7 @@ fn silence_backs_off_and_ends() {
     assert_eq!(s.events.last(), Some(&Event::Closed(Closed::TimedOut)));
 }
 
+//= rfc9293 3.8.3-05
 #[test]
 fn silence_is_borne_for_more_than_a_hundred_seconds() {
     let mut s = Script::established(config());
@@ -304,6 +307,9 @@ fn without_sack_three_duplicates_and_each_partial_acknowledgment_bring_one_segme
     assert!(s.sent().is_empty());
 }
 
+//= rfc8684 3-01
+//= rfc8684 3.4.1-12
+//= rfc8684 4-02
 #[test]
 fn a_repeated_acknowledgment_with_a_message_for_the_owner_is_no_sign_of_a_loss() {
     for is_message in [false, true] {
@@ -358,6 +364,7 @@ fn lies_in_sack_blocks_change_nothing() {
     assert!(s.sent().is_empty());
 }
 
+//= rfc8684 3.3.1-01
 #[test]
 fn a_part_of_a_record_carries_its_options_when_it_is_sent_again() {
     let mut s = Script::established(Config::default());

@@ -31,6 +31,7 @@ fn after_a_timeout_the_window_doubles_each_round_trip_even_if_it_was_not_full_be
     assert_eq!(rounds.first(), Some(&2), "two for the one that was acknowledged: {rounds:?}");
 }
 
+//= rfc9293 3.8.1-01
 #[test]
 fn without_timestamps_the_timeout_stays_doubled_until_something_that_was_sent_once_is_acknowledged() {
     let mut s = Script::established(config());
@@ -52,6 +53,9 @@ fn without_timestamps_the_timeout_stays_doubled_until_something_that_was_sent_on
     assert!(copies[1..].iter().all(|&count| count <= 2), "{copies:?}");
 }
 
+//= rfc9293 3.8.6-02
+//= rfc9293 3.8.6-03
+//= rfc9293 3.8.6-04
 #[test]
 fn a_connection_lives_while_its_peer_answers_though_its_window_is_shut_on_data_in_flight() {
     let mut s = Script::established(config());

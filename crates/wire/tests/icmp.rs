@@ -50,6 +50,7 @@ fn a_wrong_checksum_is_refused() {
     }
 }
 
+//= rfc9293 3.9.2.2-02
 #[test]
 fn errors_about_anything_but_tcp_and_informational_messages_are_refused() {
     let with = |offset: usize, value: u8| {

@@ -92,6 +92,7 @@ fn mp_capable_in_its_five_lengths() {
     is_mptcp(&bytes, MptcpOption::Capable(capable));
 }
 
+//= rfc8684 3.2-05
 #[test]
 fn mp_join_in_its_three_forms() {
     is_mptcp(
@@ -121,6 +122,7 @@ fn mp_join_in_its_three_forms() {
 }
 
 /// All combinations of Data-ACK, mapping, their sizes, checksum and DATA_FIN, laid out by hand.
+//= rfc8684 3.3-01
 #[test]
 fn dss_in_all_its_forms() {
     let acks = [None, Some(DataAck::Short(0x1122_3344)), Some(DataAck::Long(0x1122_3344_5566_7788))];
@@ -193,6 +195,7 @@ fn size_flags_without_what_they_size_are_ignored_and_so_are_reserved_ones() {
     assert_eq!(MptcpOption::parse(&[0x2f, 0xe1 | 0x08, 0, 0, 0, 7]), Ok(ack));
 }
 
+//= rfc8684 3.4.1-07
 #[test]
 fn add_addr_with_and_without_port_and_as_an_echo() {
     let add = |echo, address: &str, port, hmac| {
@@ -242,6 +245,7 @@ fn the_small_mptcp_options() {
     );
 }
 
+//= rfc8684 3.6-03
 #[test]
 fn mp_tcprst_with_every_reason() {
     let named = [

@@ -30,6 +30,7 @@ fn a_syn_laid_out_by_hand_is_read_field_by_field() {
     assert_eq!(segment.to_bytes(0x1234), SYN);
 }
 
+//= rfc8684 3.3.1-05
 #[test]
 fn the_urgent_pointer_and_reserved_bits_are_read_over() {
     let mut packet = SYN;
@@ -49,6 +50,7 @@ fn padding_of_the_link_is_cut_off() {
     assert_eq!(tcp(&packet).payload[..], *b"data");
 }
 
+//= rfc9293 3.9.2-03
 #[test]
 fn options_of_ipv4_are_skipped() {
     let mut packet = plain(b"data").to_bytes(1);
@@ -148,6 +150,8 @@ fn flags_that_no_tcp_sends_are_refused() {
     }
 }
 
+//= rfc9293 3.9.2.3-01
+//= rfc9293 3.9.2.3-02
 #[test]
 fn ends_that_are_not_one_host_are_refused() {
     let good: [IpAddr; 2] = ["192.0.2.9".parse().expect("v4"), "2001:db8::9".parse().expect("v6")];

@@ -208,6 +208,9 @@ impl Connection {
 
     /// Ends a subflow with a mapping that has a checksum although none was negotiated, or lacks the negotiated one.
     fn refuse_mapping(&mut self, index: usize) {
+        //= rfc8684 3.3-02
+        //= rfc8684 3.3-03
+        //= rfc8684 3.3-04
         log::debug!(
             subflow = self.subflows[index].state.id().0,
             "subflow dropped: a checksum is missing, or was not negotiated"

@@ -140,6 +140,11 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    //= rfc8684 3.1-16
+    //= rfc8684 3.1-17
+    //= rfc8684 3.1-18
+    //= rfc8684 3.1-19
+    //= rfc8684 3.1-28
     #[test]
     fn tokens_and_initial_numbers_are_the_known_ones() {
         for vector in VECTORS {

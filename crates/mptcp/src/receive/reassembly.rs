@@ -349,6 +349,7 @@ mod tests {
         }
     }
 
+    //= rfc8684 3.3.4-01
     #[test]
     fn a_limit_moves_no_window_back_and_holds_from_then_on() {
         let mut stream = Reassembly::new(100, 100);

@@ -45,6 +45,10 @@ fn a_long_write_is_cut_without_copying() {
     assert_eq!(second.as_ptr(), data[400..].as_ptr());
 }
 
+//= rfc8684 3.3.2-04
+//= rfc8684 3.3.5-01
+//= rfc8684 3.3.6-02
+//= rfc8684 4-04
 #[test]
 fn a_data_ack_frees_whole_blocks_and_what_was_never_sent_cannot_be_acknowledged() {
     let mut stream = filled(&["abcdef"]);

@@ -34,6 +34,7 @@ fn grown(algorithm: Algorithm) -> (Controller, Instant) {
     (controller, now)
 }
 
+//= rfc9293 3.8.2-01
 #[test]
 fn slow_start_doubles_each_round_trip() {
     let (controller, _) = grown(Algorithm::NewReno);
@@ -51,6 +52,7 @@ fn a_window_that_is_not_in_use_does_not_grow() {
     }
 }
 
+//= rfc9293 3.8.2-01
 #[test]
 fn new_reno_halves_and_then_adds_one_segment_a_round_trip() {
     let (mut controller, mut now) = grown(Algorithm::NewReno);
