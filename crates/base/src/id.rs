@@ -5,6 +5,11 @@
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathId(pub u8);
 
+/// One network that paths leave by. Given from outside: paths with the same number share a network, such as the router behind two devices,
+/// and count as one wherever disjoint paths are counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NetworkId(pub u8);
+
 /// One subflow of a connection. Counts up from zero, the first subflow, and is never used again within
 /// the connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -16,7 +16,7 @@ mod serial;
 mod time;
 
 pub use dsn::{Dsn, DsnRange};
-pub use id::{PathId, SubflowId};
+pub use id::{NetworkId, PathId, SubflowId};
 pub use log_limit::{LOG_INTERVAL, LogLimit, LogLimits};
 pub use random::{Random, SecretRandom, SeededRandom};
 pub use seq::{SeqNum, SeqRange};

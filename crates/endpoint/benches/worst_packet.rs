@@ -113,6 +113,7 @@ impl Peer {
         let path = Path {
             id: PathId(0),
             name: "eth0".to_owned(),
+            network: None,
             class: PathClass::Trusted,
             backup: false,
             v4: Some(SERVER.0),

@@ -73,6 +73,7 @@ fn path_state(id: PathId, spec: &PathSpec, device: Device) -> Path {
     Path {
         id,
         name: spec.device().to_owned(),
+        network: None,
         class: spec.class(),
         backup: spec.is_backup(),
         v4: public_v4.map(|_| stack_address::v4(id)),

@@ -4,9 +4,9 @@ mod sealing;
 mod world;
 
 use bytes::Bytes;
-use plait_base::Duration;
+use plait_base::{Duration, NetworkId};
 use plait_handshake::Tep;
-use plait_mptcp::{ConnectionError, Protect, Ratchet};
+use plait_mptcp::{ConnectionError, Path, Protect, Ratchet};
 use plait_wire::{Flags, MpJoin, MptcpOption, Segment, TcpOption, option_bytes, options};
 use sealing::{assert_carried, both_ways, sealed};
 use std::cell::RefCell;
@@ -153,6 +153,65 @@ fn two_carriers_over_one_device_are_one_path() {
     world.send(CLIENT, b"please").send(SERVER, b"secret").connect();
     world.run(Duration::from_secs(60), |world| world.sides[CLIENT].failed.is_some());
     assert_eq!(world.sides[CLIENT].failed, Some(ConnectionError::PathsMissing));
+}
+
+/// A path of the client that leaves by this network.
+fn in_network(path: usize, network: Option<NetworkId>) -> Path {
+    Path { network, ..world::path(path, CLIENT) }
+}
+
+#[test]
+fn two_devices_of_one_network_are_one_path_and_those_of_two_networks_are_two() {
+    let run = |networks: [u8; 2]| {
+        let mut world = two_paths(8, [2, 2]);
+        for (path, network) in networks.into_iter().enumerate() {
+            world.change_path(CLIENT, in_network(path, Some(NetworkId(network))));
+        }
+        world.send(CLIENT, b"please").send(SERVER, b"secret").connect();
+        world.run(Duration::from_secs(60), |world| {
+            world.sides[CLIENT].failed.is_some() || !world.sides[CLIENT].received.is_empty()
+        });
+        world
+    };
+    let mut one = run([3, 3]);
+    assert_eq!(one.sides[CLIENT].failed, Some(ConnectionError::PathsMissing));
+    assert!(one.sides[SERVER].received.is_empty(), "no byte was sent");
+    let why = one.status(CLIENT).sealed.and_then(|sealed| sealed.failure).expect("a reason");
+    assert!(why.contains("path0 and path1 share a network and count as one path"), "{why}");
+    assert_eq!(mixed(&mut run([3, 4]), CLIENT), [2, 2]);
+}
+
+#[test]
+fn a_network_that_changes_its_looks_never_makes_the_device_of_the_handshake_a_second_path() {
+    // As an attacker on the path of the handshake can arrange: its network looks like that of the other path, and then no longer.
+    let mut world = two_paths(8, [0, 0]);
+    for side in [CLIENT, SERVER] {
+        settings(&mut world, side, |settings| {
+            settings.ratchet = Ratchet { age: Duration::from_millis(50), bytes: 10_000 };
+        });
+    }
+    // The first path of the list is not that of the handshake.
+    world.tap = Box::new(|_, segment: &mut Segment| match path_of(segment) {
+        0 => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    for path in [0, 1] {
+        world.change_path(CLIENT, in_network(path, Some(NetworkId(1))));
+    }
+    world.send(CLIENT, &pattern(10_000_000, 1)).connect();
+    world.run(Duration::from_secs(10), |world| !world.sides[SERVER].received.is_empty());
+    for round in 0..20 {
+        world.change_path(CLIENT, in_network(0, (round % 2 == 0).then_some(NetworkId(1))));
+        world.wait(150);
+        for side in [CLIENT, SERVER] {
+            assert_eq!(mixed(&mut world, side), [1, 1], "{round}");
+        }
+    }
+    let generations = world.status(CLIENT).sealed.expect("sealed").generations;
+    assert!(
+        generations.iter().all(|&each| each > 5),
+        "the only path has given shares meanwhile: {generations:?}"
+    );
 }
 
 /// An opener with one path, to a listener with two addresses, of which it has a subflow to each; and a NAT that gives the second subflow another

@@ -130,6 +130,7 @@ impl World {
         let path = Path {
             id: PathId(path.0 as u8),
             name: format!("path{}", path.0),
+            network: None,
             class: PathClass::Trusted,
             backup: false,
             v4: addresses.v4,

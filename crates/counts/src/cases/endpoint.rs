@@ -159,6 +159,7 @@ fn path(address: [u8; 4]) -> Path {
     Path {
         id: PathId(0),
         name: "path0".to_owned(),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: Some(address.into()),

@@ -280,6 +280,7 @@ fn path(number: u8, address: IpAddr) -> Path {
     Path {
         id: PathId(number),
         name: format!("eth{number}"),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4,

@@ -132,6 +132,7 @@ fn path(number: usize, address: Ipv4Addr, up: bool) -> Path {
     Path {
         id: PathId(number as u8),
         name: format!("path{number}"),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: Some(address),

@@ -7,6 +7,7 @@ pub(crate) fn path() -> Path {
     Path {
         id: PathId(0),
         name: "eth0".into(),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: Some("192.0.2.1".parse().expect("an address")),

@@ -71,6 +71,7 @@ fn stream() -> Stream {
     let path = Path {
         id: plait_base::PathId(0),
         name: "a".into(),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: Some([192, 0, 2, 1].into()),

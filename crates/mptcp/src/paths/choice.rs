@@ -238,6 +238,7 @@ mod tests {
             paths.insert(Path {
                 id,
                 name,
+                network: None,
                 class,
                 backup: false,
                 v4,

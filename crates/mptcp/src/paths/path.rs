@@ -1,7 +1,8 @@
 //! The paths of this host.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use plait_base::PathId;
+use plait_base::{NetworkId, PathId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Trust in a path. It applies to first transmission, retransmission and reinjection alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Path {
     /// The name of its device. Paths with the same name use the same device by different carriers. One subflow over any of them is enough,
     /// and the first of them is preferred.
     pub name: String,
+    /// The network that it leaves by, if it shares one with paths of other devices. `None`: its device is a network of its own.
+    pub network: Option<NetworkId>,
     /// Trust in it.
     pub class: PathClass,
     /// Used only when no other path works.
@@ -108,6 +111,22 @@ impl Paths {
     /// Whether two paths are one, or two over the same device.
     pub(crate) fn is_same_device(&self, one: PathId, other: PathId) -> bool {
         self.device_of(one) == self.device_of(other)
+    }
+
+    /// Whether two paths lead over the same device or the same network, so that they count as one.
+    pub(crate) fn is_same_network(&self, one: PathId, other: PathId) -> bool {
+        let network = |id| self.get(id).and_then(|path| path.network);
+        self.is_same_device(one, other) || network(one).is_some_and(|shared| network(other) == Some(shared))
+    }
+
+    /// The devices, each once, of paths that share a network with one of another device, with the number of the network.
+    pub(crate) fn shared_networks(&self) -> BTreeMap<NetworkId, BTreeSet<&str>> {
+        let mut shared: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (network, path) in self.list.iter().filter_map(|path| Some((path.network?, path))) {
+            shared.entry(network).or_default().insert(path.name.as_str());
+        }
+        shared.retain(|_, devices| devices.len() > 1);
+        shared
     }
 
     /// Whether `one` is preferred to `other`, and both exist.

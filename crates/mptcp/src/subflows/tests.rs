@@ -12,6 +12,7 @@ fn path() -> Path {
     Path {
         id: PathId(0),
         name: "eth0".into(),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: None,

@@ -135,6 +135,7 @@ pub(crate) fn path(number: usize, side: usize) -> Path {
     Path {
         id: PathId(number as u8),
         name: format!("path{number}"),
+        network: None,
         class: PathClass::Trusted,
         backup: false,
         v4: Some(v4),

@@ -132,6 +132,7 @@ fn path_of(config: &Config, address: IpAddr, host: &dyn Host) -> Path {
     host.paths().with_address(address).cloned().unwrap_or_else(|| Path {
         id: plait_base::PathId(u8::MAX),
         name: String::new(),
+        network: None,
         class: crate::PathClass::Untrusted,
         backup: false,
         v4: None,

@@ -40,8 +40,8 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = self.subflows.touch(index);
         subflow.state.sealed_mut().on_offered();
-        let way = subflow.state.device_way(host.paths());
-        if let Some(message) = established.offer_path(subflow.state.sealed_mut(), way, host.secrets()) {
+        let us = established.speaker(subflow.state.device_way(host.paths()), host.paths());
+        if let Some(message) = established.offer_path(subflow.state.sealed_mut(), us, host.secrets()) {
             send(subflow, message);
         }
     }
@@ -56,9 +56,9 @@ impl Connection {
         let Some(established) = self.protection.established_mut() else { return };
         let subflow = self.subflows.touch(index);
         let Some(message) = subflow.state.sealed_mut().take_path_key() else { return };
-        let way = subflow.state.device_way(host.paths());
+        let us = established.speaker(subflow.state.device_way(host.paths()), host.paths());
         let with: (&mut dyn Random, ShareLog<'_>) = (host.secrets(), &log);
-        match established.take_path_key(subflow.state.sealed_mut(), way, &message, with) {
+        match established.take_path_key(subflow.state.sealed_mut(), us, &message, with) {
             PathKey::Answer(answer) => send(subflow, answer),
             PathKey::Agreed | PathKey::Ignored => {}
             PathKey::Wrong => {
@@ -114,6 +114,12 @@ impl Connection {
                 format!("on path {name}: {why}")
             }
         };
+        let shared = host.paths().shared_networks();
+        let shared = shared.values().map(|devices| {
+            let devices: Vec<_> = devices.iter().copied().collect();
+            format!("; {} share a network and count as one path", devices.join(" and "))
+        });
+        let reason = reason + &shared.collect::<String>();
         let why = format!("{required} paths have to give a share to the keys, {mixed} did; {reason}");
         self.fail_sealing(why, ConnectionError::PathsMissing);
     }

@@ -6,9 +6,13 @@
 //! MIX finds a peer that has the secret, too. No end has to keep state to which the other may never return. A generation of keys follows
 //! from the messages of the previous generation.
 //!
-//! The opener decides which shares are of different paths, in its message of each exchange, because it knows the devices. A listener could
-//! only use the addresses of the opener. It would take one path with an address of each family for two, and two paths behind one NAT for
-//! one. A dishonest opener has the keys of the connection anyway.
+//! The opener decides which shares are of different paths, in its message of each exchange, because it knows the devices and their networks.
+//! A listener could only use the addresses of the opener. It would take one path with an address of each family for two. A dishonest opener
+//! has the keys of the connection anyway.
+//!
+//! Paths of one network count as one path ([`Path::network`](crate::Path::network)). The networks can change while the connection lives, and
+//! an attacker on a path may cause that. Therefore each number keeps the devices that it stands for, and the device of the handshake always
+//! has the number of the handshake: no change of the networks makes one device count as two paths.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId, Random};
@@ -23,7 +27,7 @@ use super::established::Established;
 use super::records::Broken;
 use crate::paths::Way;
 use crate::subflows::sealed::SealedSubflow;
-use crate::{PeerIdentity, Ratchet};
+use crate::{Paths, PeerIdentity, Ratchet};
 
 /// Largest number of exchanges at a time, some 300 bytes each. Beyond it the oldest answer of a subflow that is gone is dropped. An
 /// attacker on one path may let us answer and drop our answers, again and again.
@@ -46,8 +50,8 @@ pub(super) struct Mixing {
     taken_from: Option<u64>,
     /// The address at which the peer answered the handshake.
     first_remote: IpAddr,
-    /// The opener's paths by number. The path of the handshake is the first.
-    paths: Vec<PathId>,
+    /// The devices of the opener behind each number. The path of the handshake is behind the first.
+    paths: Vec<Vec<PathId>>,
     exchanges: Vec<Pending>,
     /// Paths other than that of the handshake with a share in the keys of our direction, each with its first generation.
     sent: BTreeMap<PathNumber, u64>,
@@ -112,7 +116,7 @@ impl Mixing {
             is_told: false,
             taken_from: Some(0),
             first_remote: first.remote,
-            paths: vec![first.path],
+            paths: vec![vec![first.path]],
             exchanges: Vec::new(),
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
@@ -151,13 +155,17 @@ impl Mixing {
             .retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None, .. }));
     }
 
-    /// Returns the opener's number for one of its paths.
-    fn number(&mut self, path: PathId) -> PathNumber {
-        let known = self.paths.iter().position(|known| *known == path);
-        let number = known.unwrap_or_else(|| {
-            self.paths.push(path);
-            self.paths.len() - 1
-        });
+    /// Returns the opener's number for one of its devices: the first number that stands for this device or for one of the same network.
+    fn number(&mut self, device: PathId, paths: &Paths) -> PathNumber {
+        let is_near = |known: &Vec<PathId>| known.iter().any(|other| paths.is_same_network(*other, device));
+        let is_known = self.paths.iter().any(|known| known.contains(&device));
+        let near = self.paths.iter().position(is_near);
+        let number = near.unwrap_or(self.paths.len());
+        match near.map(|near| &mut self.paths[near]) {
+            Some(devices) if !is_known => devices.push(device),
+            Some(_) => {}
+            None => self.paths.push(vec![device]),
+        }
         // A byte can number all paths.
         PathNumber(u8::try_from(number).unwrap_or_default())
     }
@@ -189,10 +197,10 @@ pub(crate) enum PathKey {
 impl Established {
     /// Returns our role in an exchange over a subflow that goes this way. If the listener is not authenticated, an address that it has
     /// announced may be that of an attacker on the path. A share from there does not count as that of another path.
-    fn speaker(&mut self, way: Way) -> Speaker {
+    pub(crate) fn speaker(&mut self, way: Way, paths: &Paths) -> Speaker {
         match self.role {
             End::A if self.knows_peer() || way.remote == self.mixing.first_remote => {
-                Speaker::Opener(self.mixing.number(way.path))
+                Speaker::Opener(self.mixing.number(way.path, paths))
             }
             End::A => Speaker::Opener(HANDSHAKE),
             End::B => Speaker::Listener,
@@ -203,7 +211,7 @@ impl Established {
     pub(crate) fn offer_path(
         &mut self,
         subflow: &mut SealedSubflow,
-        way: Way,
+        us: Speaker,
         random: &mut dyn Random,
     ) -> Option<Vec<u8>> {
         let is_under_way = |pending: &Pending| {
@@ -214,7 +222,6 @@ impl Established {
         }
         let exchange = Exchange { subflow: subflow.tag()?, number: subflow.next_exchange() };
         subflow.on_exchange(exchange.number.checked_add(1)?);
-        let us = self.speaker(way);
         let (offer, message) = self.identity.offer_path(self.path_keys(), us, exchange, random).ok()?;
         self.mixing.exchanges.push(Pending::new(exchange, Stage::Offered(offer)));
         Some(message)
@@ -224,7 +231,7 @@ impl Established {
     pub(crate) fn take_path_key(
         &mut self,
         subflow: &mut SealedSubflow,
-        way: Way,
+        us: Speaker,
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
@@ -232,7 +239,7 @@ impl Established {
             return PathKey::Wrong;
         };
         match message.len() {
-            OFFER_LEN => self.answer_path(subflow, exchange, way, message, with),
+            OFFER_LEN => self.answer_path(subflow, us, exchange, message, with),
             ANSWER_LEN => self.finish_path(subflow, exchange, message, with.1),
             _ => PathKey::Wrong,
         }
@@ -241,8 +248,8 @@ impl Established {
     fn answer_path(
         &mut self,
         subflow: &mut SealedSubflow,
+        us: Speaker,
         exchange: Exchange,
-        way: Way,
         message: &[u8],
         with: (&mut dyn Random, ShareLog<'_>),
     ) -> PathKey {
@@ -255,7 +262,6 @@ impl Established {
         if !self.mixing.make_room() {
             return PathKey::Ignored;
         }
-        let us = self.speaker(way);
         let Ok((answer, share)) = self.identity.answer_path(self.path_keys(), (us, exchange), message, with)
         else {
             return PathKey::Wrong;

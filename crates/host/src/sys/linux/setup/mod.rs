@@ -378,6 +378,7 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, link: Option<&Link>) -> 
     Path {
         id: *id,
         name: spec.device().to_owned(),
+        network: None,
         class: spec.class(),
         backup: spec.is_backup(),
         v4: public_v4.map(|_| subnets.stack_v4(*index)),
