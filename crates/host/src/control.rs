@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::network_monitor::Requests;
 use crate::path::PathSpec;
 use crate::shared::Shared;
+use crate::shared_networks::SharedNetwork;
 
 /// Reads the state of the paths of a [`crate::Host`] and changes their use. It may outlive the host, and then has
 /// no effect.
@@ -33,6 +34,12 @@ impl PathControl {
     #[must_use]
     pub fn carriers(&self) -> PathCarriers {
         self.shared.lock().carriers.clone()
+    }
+
+    /// The same as [`crate::Host::shared_networks`].
+    #[must_use]
+    pub fn shared_networks(&self) -> Vec<SharedNetwork> {
+        self.shared.lock().shared_networks.iter().cloned().collect()
     }
 
     /// The same as [`crate::Host::tcp_missing`].

@@ -27,6 +27,7 @@ use crate::os_random::OsRandom;
 use crate::path::PathSpec;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::shared::{Phase, Shared};
+use crate::shared_networks::SharedNetwork;
 use crate::stream::Stream;
 use crate::sys::BINDS_TO_DEVICES;
 use crate::udp::KEEP_ALIVE;
@@ -170,6 +171,12 @@ impl Host {
         self.shared.lock().carriers.clone()
     }
 
+    /// The networks that several devices of the paths share. Such devices count as one path.
+    #[must_use]
+    pub fn shared_networks(&self) -> Vec<SharedNetwork> {
+        self.shared.lock().shared_networks.iter().cloned().collect()
+    }
+
     /// A handle for changing how the paths are used.
     #[must_use]
     pub fn path_control(&self) -> PathControl {
@@ -306,7 +313,7 @@ impl HostBuilder {
         let capture = capture
             .map(|file| Capture::create(&file, interfaces, Outside::of_this_host(shared.clone(), kernel)))
             .transpose()?;
-        let network_monitor = NetworkMonitor::start(Networks(networks), shared.clone())?;
+        let network_monitor = NetworkMonitor::start(Networks::new(&paths, networks), shared.clone())?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(carriers, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use plait_base::LogLimit;
 use plait_mptcp::Path;
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::carriers::PathCarriers;
 use crate::error::Error;
@@ -24,6 +24,9 @@ use crate::wake::Wake;
 
 /// Time after which restoring rules is tried again: another program may have been changing them.
 const MEND_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time after which devices that share a network are looked at again.
+const REVIEW: Duration = Duration::from_secs(30);
 
 /// A handle for any thread. Dropping it restores the network and waits for that.
 pub(crate) struct NetworkMonitor {
@@ -83,6 +86,7 @@ impl NetworkMonitor {
         let mut watch =
             Watch { network, links, rules, mended, not_mended, shared, requests: received, wake: wakes };
         watch.look()?;
+        watch.note_look();
         let thread = std::thread::Builder::new()
             .name("plait-monitor".into())
             .spawn(move || watch.run())
@@ -177,7 +181,7 @@ impl Watch {
                 if let Err(error) = self.look() {
                     warn!(%error, "cannot see the state of the network");
                 }
-                self.links.note_look();
+                self.note_look();
             }
             if let Some(rules) = self.rules.as_mut().filter(|rules| rules.is_due()) {
                 rules.note_look();
@@ -236,8 +240,26 @@ impl Watch {
 
     fn look(&mut self) -> Result<(), Error> {
         let found = self.network.refresh()?;
+        let shared = self.network.shared().clone();
+        let before = std::mem::replace(&mut self.shared.lock().shared_networks, shared.clone());
+        for network in shared.iter().filter(|network| !before.has(network)) {
+            info!(
+                devices = network.devices.join(", "),
+                "these devices share a network: their paths count as one"
+            );
+            debug!("{network}");
+        }
         self.set_paths(found);
         Ok(())
+    }
+
+    /// Schedules the next look. Neighbours change without an announcement that this follows, so that devices that look as if they shared a
+    /// network are looked at again.
+    fn note_look(&mut self) {
+        self.links.note_look();
+        if !self.network.shared().is_empty() {
+            self.links.look_again(REVIEW);
+        }
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {

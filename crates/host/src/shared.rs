@@ -10,6 +10,7 @@ use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 
 use crate::carriers::PathCarriers;
 use crate::clock::Clock;
+use crate::shared_networks::SharedNetworks;
 use crate::wake::Wake;
 
 /// The endpoint and the tasks that wait for it.
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// The reason for a missing path over TCP.
     pub(crate) tcp_missing: Option<String>,
+    /// The networks that several devices share.
+    pub(crate) shared_networks: SharedNetworks,
 }
 
 /// The state of the driver.
@@ -90,6 +93,7 @@ impl Shared {
             drained: Tasks::default(),
             phase: Phase::Running,
             tcp_missing: None,
+            shared_networks: SharedNetworks::default(),
         };
         Arc::new(Self { clock, wake, state: Mutex::new(state) })
     }

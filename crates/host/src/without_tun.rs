@@ -38,7 +38,7 @@ impl CarrierPaths for PlainNetwork {
         let mut changed = Vec::new();
         for path in &mut self.paths {
             let device = path.spec.device();
-            let state = path_state(path.id, &path.spec, snapshot.device(device));
+            let state = path_state(path.id, &path.spec, snapshot);
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path over UDP");
                 let own = [state.public_v4.map(IpAddr::V4), state.public_v6.map(IpAddr::V6)];
@@ -68,12 +68,12 @@ impl CarrierPaths for PlainNetwork {
     }
 }
 
-fn path_state(id: PathId, spec: &PathSpec, device: Device) -> Path {
-    let Device { v4: public_v4, v6: public_v6, mtu, is_up } = device;
+fn path_state(id: PathId, spec: &PathSpec, snapshot: &Snapshot) -> Path {
+    let Device { v4: public_v4, v6: public_v6, mtu, is_up } = snapshot.device(spec.device());
     Path {
         id,
         name: spec.device().to_owned(),
-        network: None,
+        network: snapshot.shared_networks().of(spec.device()),
         class: spec.class(),
         backup: spec.is_backup(),
         v4: public_v4.map(|_| stack_address::v4(id)),

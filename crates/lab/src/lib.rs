@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! If no attacker is needed, [`wired`] joins hosts by the kernel's own devices; [`Program`] starts programs in hosts of both kinds.
+//! If no attacker is needed, [`wired`] joins hosts by the kernel's own devices, and [`home`] has routers that are alike; [`Program`] starts programs in hosts of both kinds.
 //!
 //! Dropping the lab removes everything; the next [`Lab::up`], or [`sweep`], removes what a crash has left behind. A lab needs root, or a
 //! user namespace: see [`privilege`]. [`control`] keeps a lab in a background process.
@@ -62,6 +62,7 @@ mod words;
 
 pub mod control;
 pub mod documents;
+pub mod home;
 pub mod privilege;
 pub mod wired;
 

@@ -20,7 +20,7 @@ pub(crate) use system::{
     Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Watched,
     connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error, since_boot,
 };
-pub use system::{LOOPBACK, default_devices, device_with};
+pub use system::{LOOPBACK, default_devices, device_with, shared_networks};
 
 /// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
 /// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times

@@ -122,8 +122,8 @@ impl Paths {
     /// The devices, each once, of paths that share a network with one of another device, with the number of the network.
     pub(crate) fn shared_networks(&self) -> BTreeMap<NetworkId, BTreeSet<&str>> {
         let mut shared: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (network, path) in self.list.iter().filter_map(|path| Some((path.network?, path))) {
-            shared.entry(network).or_default().insert(path.name.as_str());
+        for (network, path) in self.list.iter().filter_map(|path| Some((path.path.network?, path))) {
+            shared.entry(network).or_default().insert(path.path.name.as_str());
         }
         shared.retain(|_, devices| devices.len() > 1);
         shared

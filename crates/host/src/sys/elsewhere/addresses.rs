@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::error::Error;
+use crate::shared_networks::{SharedNetwork, SharedNetworks};
 use crate::sys::Device;
 
 /// The MTU that every IPv6 path supports (RFC 8200, section 5): this system has no interface to ask for more.
@@ -17,11 +18,19 @@ const PORT: u16 = 9;
 
 /// The state of the system, which is asked at each question.
 #[derive(Debug)]
-pub(crate) struct Snapshot;
+pub(crate) struct Snapshot {
+    /// None is known: this system is not asked for its routes.
+    networks: SharedNetworks,
+}
 
 impl Snapshot {
-    pub(crate) fn take() -> Result<Self, Error> {
-        Ok(Self)
+    pub(crate) fn take_around(_devices: &[String]) -> Result<Self, Error> {
+        Ok(Self { networks: SharedNetworks::default() })
+    }
+
+    /// The networks that devices of paths share.
+    pub(crate) fn shared_networks(&self) -> &SharedNetworks {
+        &self.networks
     }
 
     /// Returns the properties of a path: its name is its only address, and it is up as long as this host has that.
@@ -49,6 +58,14 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
 /// None.
 pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
     Ok(is_ours(address).then(|| address.to_string()))
+}
+
+/// Returns nothing: this system is not asked for the networks behind its devices.
+///
+/// # Errors
+/// None.
+pub fn shared_networks(_devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
+    Ok(Vec::new())
 }
 
 fn is_ours(address: IpAddr) -> bool {

@@ -11,7 +11,7 @@ mod waiting;
 mod without;
 
 pub(crate) use self::addresses::Snapshot;
-pub use self::addresses::{default_devices, device_with};
+pub use self::addresses::{default_devices, device_with, shared_networks};
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,

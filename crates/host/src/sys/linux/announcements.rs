@@ -74,7 +74,8 @@ impl Announcements {
         }
         if has_come {
             let now = Instant::now();
-            self.due.get_or_insert_with(|| self.last_look.map_or(now, |last| last + self.settle));
+            let settled = self.last_look.map_or(now, |last| last + self.settle);
+            self.due = Some(self.due.map_or(settled, |due| due.min(settled)));
         }
         Ok(())
     }

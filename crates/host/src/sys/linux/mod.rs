@@ -14,7 +14,7 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 pub(crate) use self::icmp::next as next_error;
 pub(crate) use self::setup::{Network, Snapshot};
-pub use self::setup::{default_devices, device_with};
+pub use self::setup::{default_devices, device_with, shared_networks};
 pub(crate) use self::time::since_boot;
 pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;

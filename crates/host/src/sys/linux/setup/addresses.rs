@@ -98,15 +98,20 @@ impl Prefix {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address.parse().ok()?, length.parse().ok()?),
             None => {
-                let address: IpAddr = text.parse().ok()?;
-                (address, if address.is_ipv4() { 32 } else { 128 })
+                let Self { address, length } = Self::host(text.parse().ok()?);
+                (address, length)
             }
         };
-        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let longest = Self::host(address).length;
         (1..=longest).contains(&length).then_some(Self { address, length })
     }
 
-    fn overlaps(self, other: Self) -> bool {
+    /// This address alone.
+    pub(super) fn host(address: IpAddr) -> Self {
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    pub(super) fn overlaps(self, other: Self) -> bool {
         let common = self.length.min(other.length);
         match (self.address, other.address) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -11,10 +11,13 @@ mod addresses;
 mod command;
 mod guard;
 mod nat;
+mod neighbours;
 mod ports;
 mod routes;
 mod snapshot;
 mod sysctl;
+mod tunnels;
+mod uplinks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -37,6 +40,7 @@ use crate::error::Error;
 use crate::over_tun::LIMITS;
 use crate::path::{NumberedPath, PathSpec, use_path};
 use crate::ranges::Ranges;
+use crate::shared_networks::SharedNetwork;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
 pub(crate) use self::snapshot::Snapshot;
@@ -236,7 +240,7 @@ impl Network {
         for path in &mut self.paths {
             path.table.refresh(snapshot);
             let device = path.spec.device();
-            let state = path_state(path, &self.subnets, snapshot.link(device));
+            let state = path_state(path, &self.subnets, snapshot);
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path");
                 path.current = Some(state.clone());
@@ -334,6 +338,15 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
     Ok(devices)
 }
 
+/// Returns the networks that these devices share now. Takes some hundred milliseconds if a gateway must be asked for its link-layer address.
+///
+/// # Errors
+/// `ip` is missing or too old.
+pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
+    let snapshot = Snapshot::take_around(devices)?;
+    Ok(snapshot.shared_networks().iter().cloned().collect())
+}
+
 /// The device of this host that has `address`; a loopback address need not be one that is listed.
 ///
 /// # Errors
@@ -372,13 +385,14 @@ fn number_of(device: &str) -> Option<u8> {
     device.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
-fn path_state(path: &ConfiguredPath, subnets: &Subnets, link: Option<&Link>) -> Path {
+fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> Path {
     let ConfiguredPath { spec, id, index, .. } = path;
+    let link = snapshot.link(spec.device());
     let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
     Path {
         id: *id,
         name: spec.device().to_owned(),
-        network: None,
+        network: snapshot.shared_networks().of(spec.device()),
         class: spec.class(),
         backup: spec.is_backup(),
         v4: public_v4.map(|_| subnets.stack_v4(*index)),

@@ -1,12 +1,16 @@
 //! The state of the kernel: devices, their addresses, the main routing table.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
 use super::addresses::Prefix;
 use super::command::ip_json;
+use super::uplinks;
 use crate::error::Error;
+use crate::shared_networks::SharedNetworks;
 use crate::sys::Device;
 
 /// One read of the kernel's state; equal snapshots give the same paths.
@@ -15,6 +19,8 @@ pub(crate) struct Snapshot {
     links: Vec<Link>,
     routes_v4: Vec<Route>,
     routes_v6: Vec<Route>,
+    /// The networks that devices of paths share.
+    networks: SharedNetworks,
 }
 
 /// A device as `ip -json address` shows it.
@@ -93,7 +99,21 @@ impl Snapshot {
             links: ip_json("address show")?,
             routes_v4: ip_json("-4 route show table main")?,
             routes_v6: ip_json("-6 route show table main")?,
+            networks: SharedNetworks::default(),
         })
+    }
+
+    /// The same, with the networks that `devices` share. Takes some hundred milliseconds if a gateway must be asked for its link-layer
+    /// address.
+    pub(crate) fn take_around(devices: &[String]) -> Result<Self, Error> {
+        let mut snapshot = Self::take()?;
+        snapshot.networks = uplinks::shared_networks(&snapshot, devices);
+        Ok(snapshot)
+    }
+
+    /// The networks that devices of paths share.
+    pub(crate) fn shared_networks(&self) -> &SharedNetworks {
+        &self.networks
     }
 
     pub(super) fn link(&self, name: &str) -> Option<&Link> {
@@ -147,6 +167,24 @@ impl Snapshot {
             }
         }
         devices
+    }
+
+    /// The gateways of the routes over `device`, each once.
+    pub(super) fn gateways_over(&self, device: &str) -> BTreeSet<IpAddr> {
+        let routes = self.routes_v4.iter().chain(&self.routes_v6);
+        routes.filter_map(|route| route.gateway_over(device)).collect()
+    }
+
+    /// The device of the main table's best route to `address`, apart from the routes over `except`.
+    pub(super) fn device_to(&self, address: IpAddr, except: &str) -> Option<&str> {
+        let routes = if address.is_ipv4() { &self.routes_v4 } else { &self.routes_v6 };
+        let leads = |route: &&Route| route.device().is_some_and(|device| device != except);
+        let best = routes
+            .iter()
+            .filter(leads)
+            .filter_map(|route| Some((route, route.match_of(address)?)))
+            .max_by_key(|(route, length)| (*length, Reverse(route.metric.unwrap_or(0))));
+        best.and_then(|(route, _)| route.device())
     }
 
     /// The routes of the main table over `device`, as `ip route replace` takes them, connected ones first so
@@ -215,6 +253,13 @@ impl Link {
         lasting.or_else(|| self.usable().find_map(v6))
     }
 
+    /// The subnets of its addresses for other hosts.
+    pub(super) fn subnets(&self) -> impl Iterator<Item = Prefix> {
+        self.usable().filter_map(|address| {
+            Some(Prefix { address: address.local?, length: address.prefix_length.max(1) })
+        })
+    }
+
     fn usable(&self) -> impl Iterator<Item = &Address> {
         // The addresses of the loopback device are for this host alone, and so are addresses that use it.
         let scope = if self.is_loopback() { "host" } else { "global" };
@@ -227,6 +272,30 @@ impl Link {
 }
 
 impl Route {
+    /// Its gateway, if it leads over `device`.
+    fn gateway_over(&self, device: &str) -> Option<IpAddr> {
+        if self.dev.as_deref() == Some(device) {
+            return self.gateway.or(self.via.as_ref().map(|via| via.host));
+        }
+        self.nexthops.iter().find(|hop| hop.dev.as_deref() == Some(device))?.gateway
+    }
+
+    /// The device of its first next hop, if it is a route to other hosts.
+    fn device(&self) -> Option<&str> {
+        let is_unicast = self.kind.as_deref().is_none_or(|kind| kind == "unicast");
+        let first = || self.nexthops.iter().find_map(|hop| hop.dev.as_deref());
+        self.dev.as_deref().or_else(first).filter(|_| is_unicast)
+    }
+
+    /// The length of its prefix, if that has `address`.
+    fn match_of(&self, address: IpAddr) -> Option<u8> {
+        if self.dst == "default" {
+            return Some(0);
+        }
+        let prefix = Prefix::parse(&self.dst)?;
+        prefix.overlaps(Prefix::host(address)).then_some(prefix.length)
+    }
+
     /// Whether it has a gateway, and the route in words, if it leads over `device`.
     fn over(&self, device: &str) -> Option<(bool, String)> {
         let is_unicast = self.kind.as_deref().is_none_or(|kind| kind == "unicast");
@@ -256,12 +325,25 @@ impl Route {
 }
 
 #[cfg(test)]
+impl Snapshot {
+    /// The state that `ip -json` shows as these devices and routes of both families.
+    pub(super) fn of(links: &str, v4: &str, v6: &str) -> Self {
+        let routes = |text: &str| serde_json::from_str(text).expect("as ip prints it");
+        Self {
+            links: serde_json::from_str(links).expect("links"),
+            routes_v4: routes(v4),
+            routes_v6: routes(v6),
+            networks: SharedNetworks::default(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn snapshot() -> Snapshot {
-        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-        let links = json(
+        Snapshot::of(
             r#"[{},{"ifname":"eth0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":1400,
                 "addr_info":[{"family":"inet","local":"192.0.2.2","prefixlen":24,"scope":"global"},
                 {"family":"inet6","local":"2001:db8::7","prefixlen":64,"scope":"global","temporary":true},
@@ -269,23 +351,13 @@ mod tests {
                 {"family":"inet6","local":"fe80::1","prefixlen":64,"scope":"link"}]},
                 {"ifname":"wlan0","flags":["NO-CARRIER","UP"],"mtu":1500,
                 "addr_info":[{"family":"inet6","local":"2001:db8:1::2","prefixlen":64,"scope":"global","tentative":true}]}]"#,
-        );
-        let v4 = json(
             r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[],"metric":100},
                 {"dst":"192.0.2.0/24","dev":"eth0","protocol":"kernel","scope":"link","prefsrc":"192.0.2.2","flags":[]},
                 {"type":"blackhole","dst":"10.9.0.0/16","flags":[]},
                 {"dst":"198.51.100.0/24","flags":[],"nexthops":[{"gateway":"192.0.2.9","dev":"eth0","weight":1,"flags":[]},
                 {"gateway":"10.0.0.1","dev":"wlan0","weight":1,"flags":[]}]}]"#,
-        );
-        let v6 = json(
             r#"[{"dst":"default","gateway":"fe80::9","dev":"wlan0","protocol":"ra","metric":600,"flags":["linkdown"]}]"#,
-        );
-        let from = |value| serde_json::from_value(value).expect("as ip prints it");
-        Snapshot {
-            links: serde_json::from_value(links).expect("links"),
-            routes_v4: from(v4),
-            routes_v6: from(v6),
-        }
+        )
     }
 
     #[test]

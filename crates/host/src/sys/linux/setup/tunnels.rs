@@ -1,0 +1,111 @@
+//! The tunnels of this host, and the addresses of their other ends.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::Value;
+use tracing::debug;
+
+use super::command::{ip_json, run};
+
+/// The tunnels whose other end is known.
+#[derive(Default, Debug)]
+pub(super) struct Tunnels(Vec<Tunnel>);
+
+/// A tunnel.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Tunnel {
+    device: String,
+    /// The device that its packets are bound to.
+    pub(super) bound_to: Option<String>,
+    /// The other ends: of WireGuard, one for each peer.
+    pub(super) remotes: Vec<IpAddr>,
+}
+
+impl Tunnels {
+    /// Reads the tunnels: GRE, IP in IP and the like from `ip`, those of WireGuard from `wg`. What cannot be read is unknown.
+    pub(super) fn read() -> Self {
+        let links: Vec<Value> = ip_json("-details link show").unwrap_or_else(|error| {
+            debug!(%error, "tunnels are unknown");
+            Vec::new()
+        });
+        let endpoints = if links.iter().any(is_wireguard) {
+            run("wg", "show all endpoints").unwrap_or_else(|error| {
+                debug!(%error, "the other ends of WireGuard are unknown");
+                String::new()
+            })
+        } else {
+            String::new()
+        };
+        Self::of(&links, &endpoints)
+    }
+
+    /// The tunnels among `links`, as `ip -details -json link` shows them, and those of WireGuard with their endpoints as `wg` shows them.
+    pub(super) fn of(links: &[Value], endpoints: &str) -> Self {
+        let tunnels = links.iter().filter_map(|link| {
+            let device = link["ifname"].as_str()?.to_owned();
+            if is_wireguard(link) {
+                let remotes = endpoints.lines().filter_map(|line| endpoint_of(&device, line)).collect();
+                return Some(Tunnel { device, bound_to: None, remotes });
+            }
+            let data = &link["linkinfo"]["info_data"];
+            let remotes = [&data["remote"], &data["remote6"]].into_iter().filter_map(Value::as_str);
+            let remotes: Vec<IpAddr> = remotes.filter_map(|remote| remote.parse().ok()).collect();
+            let remotes: Vec<_> = remotes.into_iter().filter(|remote| !remote.is_unspecified()).collect();
+            // The lower device of what is no tunnel is something else: the other end of a veth, for example.
+            let bound_to = link["link"].as_str().map(str::to_owned);
+            (!remotes.is_empty()).then_some(Tunnel { device, bound_to, remotes })
+        });
+        Self(tunnels.collect())
+    }
+
+    /// The tunnel of this device.
+    pub(super) fn of_device(&self, device: &str) -> Option<&Tunnel> {
+        self.0.iter().find(|tunnel| tunnel.device == device)
+    }
+}
+
+fn is_wireguard(link: &Value) -> bool {
+    link["linkinfo"]["info_kind"] == "wireguard"
+}
+
+/// The address in a line of `wg show all endpoints`, device, key and endpoint, if it is of this device.
+fn endpoint_of(device: &str, line: &str) -> Option<IpAddr> {
+    let mut fields = line.split('\t');
+    let (name, _key) = (fields.next()?, fields.next()?);
+    let endpoint: SocketAddr = fields.next()?.trim().parse().ok()?;
+    (name == device).then_some(endpoint.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_have_the_other_ends_that_ip_and_wg_show() {
+        let links: Vec<Value> = serde_json::from_str(
+            r#"[{"ifname":"eth0"},
+                {"ifname":"veth0","link":"eth0","linkinfo":{"info_kind":"veth"}},
+                {"ifname":"gre1","link":null,"linkinfo":{"info_kind":"gre","info_data":{"remote":"192.0.2.9","local":"any"}}},
+                {"ifname":"ipip1","link":"eth0","linkinfo":{"info_kind":"ipip","info_data":{"remote":"192.0.2.8"}}},
+                {"ifname":"gre0","link":null,"linkinfo":{"info_kind":"gre","info_data":{"remote":"any","local":"any"}}},
+                {"ifname":"vx","linkinfo":{"info_kind":"vxlan","info_data":{"id":3,"remote6":"2001:db8::9"}}},
+                {"ifname":"br0","linkinfo":{"info_kind":"bridge","info_data":{"hello_timer":0.00}}},
+                {"ifname":"wg0","linkinfo":{"info_kind":"wireguard"}}]"#,
+        )
+        .expect("JSON");
+        let endpoints = "wg0\tAAAA=\t198.51.100.1:51820\nwg0\tBBBB=\t(none)\nwg1\tCCCC=\t198.51.100.2:1\n\
+                         wg0\tDDDD=\t[2001:db8::1]:51820\n";
+        let tunnels = Tunnels::of(&links, endpoints);
+        let remotes = |device: &str| {
+            let remotes = tunnels.of_device(device).map(|tunnel| &tunnel.remotes)?;
+            Some(remotes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(remotes("gre1").as_deref(), Some("192.0.2.9"));
+        assert_eq!(tunnels.of_device("ipip1").and_then(|tunnel| tunnel.bound_to.as_deref()), Some("eth0"));
+        assert_eq!(remotes("vx").as_deref(), Some("2001:db8::9"));
+        assert_eq!(remotes("wg0").as_deref(), Some("198.51.100.1 2001:db8::1"));
+        for device in ["eth0", "veth0", "gre0", "br0"] {
+            assert_eq!(remotes(device), None, "{device}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Devices that lead into one network, or into two that look alike, on the real kernel. They need root, which network namespaces are made
+//! with: `cargo test -p plait-host --test shared_networks -- --ignored`.
+
+#![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
+
+mod net;
+
+use net::wait_for;
+use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathSpec};
+use plait_lab::home::{DEVICES, Home, ROUTER};
+
+/// A host over UDP, which changes nothing in the network.
+fn start(home: &Home) -> Host {
+    let paths = DEVICES.map(|device| PathSpec::new(device).expect("a name"));
+    let builder = paths.into_iter().fold(Host::builder().carriers(Carriers::Udp), HostBuilder::path);
+    home.client.enter(|| builder.start().expect("a host")).expect("entered")
+}
+
+fn networks(host: &Host) -> Vec<Option<NetworkId>> {
+    host.paths().iter().map(|path| path.network).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn two_devices_behind_one_gateway_share_a_network_which_is_named() {
+    let home = Home::with_one_router().expect("root can make namespaces");
+    let host = start(&home);
+    let shared = host.shared_networks();
+    assert_eq!(shared.len(), 1, "{shared:?}");
+    assert_eq!(shared[0].devices, DEVICES);
+    let link_address = Some(home.link_address(0).expect("an address"));
+    let gateway = CommonPoint::Gateway { address: ROUTER, link_address };
+    assert_eq!(shared[0].junctions[0].at, gateway, "it was asked");
+    assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn two_gateways_with_the_same_private_address_are_two_networks() {
+    let home = Home::with_two_routers().expect("root can make namespaces");
+    let host = start(&home);
+    assert_eq!(host.shared_networks(), [], "each was asked for its link-layer address");
+    assert_eq!(networks(&host), [None; 2]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_gateway_that_takes_the_link_address_of_another_is_one_network_with_it_only_as_long_as_it_does() {
+    let home = Home::with_two_routers().expect("root can make namespaces");
+    let [first, own] = [0, 1].map(|router| home.link_address(router).expect("an address"));
+    let host = start(&home);
+    assert_eq!(networks(&host), [None; 2]);
+    home.pretend(1, &first).expect("set");
+    wait_for(|| (networks(&host) == [Some(NetworkId(0)); 2]).then_some(())).expect("they look like one");
+    home.pretend(1, &own).expect("set");
+    wait_for(|| (networks(&host) == [None; 2]).then_some(())).expect("two again");
+    assert!(host.shared_networks().is_empty());
+}
