@@ -6,6 +6,7 @@ use ::plait_host::{ConnectionError, Failure, RefusalReason};
 use plait_keys::KnownPeersError;
 
 use crate::attempt::Attempt;
+use crate::networks::Devices;
 
 /// An error. Its text names the cause and, if there is one, the fix.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,14 @@ impl Error {
     /// The same, and what helps.
     pub(crate) fn with_fix(self, fix: &str) -> Self {
         Self { message: format!("{}\n  fix: {fix}", self.message), ..self }
+    }
+
+    /// The same, with the networks that devices share: the reason that a path may be missing.
+    pub(crate) fn with_networks(self, devices: &Devices) -> Self {
+        match self.kind {
+            ErrorKind::NotProtected => Self { message: self.message + &devices.remarks(), ..self },
+            _ => self,
+        }
     }
 
     /// The peer has ended a connection that had fewer paths than required.

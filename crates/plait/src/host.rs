@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::names::Names;
+use crate::networks::{Devices, SharedNetwork};
 use crate::path::{Path, PathControl, PathState};
 use crate::protection::{Ecn, Protection};
 use crate::remote::Remote;
@@ -121,7 +122,12 @@ impl Host {
                 let sealed = stream.status().and_then(|status| status.sealed);
                 return Err(match expected {
                     Some(expected) => {
-                        expected.explain(error, sealed.is_some_and(|sealed| sealed.waits_for_paths))
+                        let waited = sealed.is_some_and(|sealed| sealed.waits_for_paths);
+                        let error = match expected.require_paths {
+                            0 | 1 => error,
+                            _ => error.with_networks(&self.devices()),
+                        };
+                        expected.explain(error, waited)
                     }
                     None => error,
                 });
@@ -181,11 +187,20 @@ impl Host {
     }
 
     /// The devices of the paths, each once, for all carriers.
-    fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<String> = self.inner.paths().into_iter().map(|path| path.name).collect();
-        devices.sort();
-        devices.dedup();
-        devices
+    fn devices(&self) -> Devices {
+        Devices::new(self.inner.paths().into_iter().map(|path| path.name), self.shared_networks())
+    }
+
+    /// The number of disjoint paths: of networks that the devices lead into, as far as this machine can see.
+    #[must_use]
+    pub fn disjoint_paths(&self) -> usize {
+        self.devices().paths()
+    }
+
+    /// The networks that several devices of the paths share. The paths of such devices count as one.
+    #[must_use]
+    pub fn shared_networks(&self) -> Vec<SharedNetwork> {
+        self.inner.shared_networks().into_iter().map(SharedNetwork::of).collect()
     }
 
     /// The paths and their current state.

@@ -79,6 +79,7 @@ mod identity;
 mod limits;
 mod listener;
 mod names;
+mod networks;
 mod path;
 mod path_totals;
 mod protection;
@@ -106,6 +107,7 @@ pub use identity::{Identity, Origin};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use names::Names;
+pub use networks::{SharedAddress, SharedNetwork, shared_networks};
 pub use path::{Path, PathControl, PathState, TrustLevel};
 pub use path_totals::PathTotals;
 pub use plait_handshake::{

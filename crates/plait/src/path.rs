@@ -7,6 +7,7 @@ use std::str::FromStr;
 use ::plait_host::{PathCarriers, PathClass, PathSpec};
 
 use crate::error::{Error, ErrorKind};
+use crate::networks::SharedNetwork;
 use crate::{Carrier, Carriers};
 
 /// A network device to use, and how.
@@ -202,6 +203,12 @@ impl PathControl {
     pub fn paths(&self) -> Vec<PathState> {
         let carriers = self.0.carriers();
         self.0.paths().into_iter().map(|path| PathState::new(path, &carriers)).collect()
+    }
+
+    /// The networks that several devices of the paths share. The paths of such devices count as one.
+    #[must_use]
+    pub fn shared_networks(&self) -> Vec<SharedNetwork> {
+        self.0.shared_networks().into_iter().map(SharedNetwork::of).collect()
     }
 
     /// Changes the use of the path of this device. Running connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a

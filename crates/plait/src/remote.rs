@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::error::{Error, ErrorKind};
 use crate::names::Names;
+use crate::networks::Devices;
 use plait_keys::NameBasis;
 
 /// A server: a name or an address, and a port. Created from `"gw.example.com:7443"`, `"[2001:db8::1]:7443"`, a name and a port, or a
@@ -85,7 +86,7 @@ impl Remote {
     ///
     /// # Errors
     /// It is no name and port ([`ErrorKind::InvalidInput`]).
-    pub(crate) async fn look_up_over(&self, devices: &[String], servers: &[IpAddr]) -> Result<Names, Error> {
+    pub(crate) async fn look_up_over(&self, devices: &Devices, servers: &[IpAddr]) -> Result<Names, Error> {
         let host = self.host();
         if !self.addresses.is_empty() || host.parse::<IpAddr>().is_ok() {
             return Ok(Names::given(host, self.resolve().await?));

@@ -10,6 +10,7 @@ use crate::attempt::Attempt;
 use crate::both::Both;
 use crate::choice::{self, CarrierChoice};
 use crate::counters::ConnectionCounters;
+use crate::networks::SharedNetwork;
 use crate::path::PathState;
 use crate::path_totals::PathTotals;
 use crate::scrambling::ScrambleStart;
@@ -58,6 +59,7 @@ pub struct Status {
     paths: Vec<::plait_host::Path>,
     carriers: PathCarriers,
     tcp_missing: Option<String>,
+    shared_networks: Vec<SharedNetwork>,
 }
 
 /// The status of sealing.
@@ -93,7 +95,8 @@ impl Monitor {
     pub fn status(&self) -> Option<Status> {
         let (paths, tcp_missing) = (self.control.paths(), self.control.tcp_missing());
         let carriers = self.control.carriers();
-        Some(Status { status: self.inner.status()?, paths, carriers, tcp_missing })
+        let shared_networks = self.control.shared_networks().into_iter().map(SharedNetwork::of).collect();
+        Some(Status { status: self.inner.status()?, paths, carriers, tcp_missing, shared_networks })
     }
 
     /// Asks the peer of a sealed connection at once whether it still has our subflows. The answers are in [`Subflow::verified_at`]
@@ -119,6 +122,12 @@ impl Status {
             }
             ::plait_host::Negotiated::Plain(reason) => Negotiated::Plain(PlainReason(reason)),
         }
+    }
+
+    /// The networks that several devices of the host share now. The paths of such devices count as one.
+    #[must_use]
+    pub fn shared_networks(&self) -> &[SharedNetwork] {
+        &self.shared_networks
     }
 
     /// Whether the connection uses Multipath TCP, without fallback to TCP.

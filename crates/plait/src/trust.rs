@@ -9,6 +9,7 @@ use plait_keys::{KnownPeers, NameBasis, Shown};
 use crate::error::{Error, ErrorKind};
 use crate::identity::Identity;
 use crate::names::Names;
+use crate::networks::Devices;
 use crate::remote::Remote;
 use crate::sealing::Weaker;
 
@@ -83,7 +84,8 @@ impl Trust {
     /// to the key holder; the key and the number of paths are then written to the file. An attacker that intercepts one of the paths is
     /// detected before a byte is sent, and the error names the path. The name of such a server is looked up over each path
     /// ([`Host::look_up`](crate::Host::look_up)), and several paths must return the same addresses. An attacker that intercepts all paths
-    /// is trusted. A host with one path cannot connect to a new server.
+    /// is trusted. Devices that share a network
+    /// ([`Host::shared_networks`](crate::Host::shared_networks)) are one path. A host with one path cannot connect to a new server.
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known { peers, first_contact: FIRST_CONTACT_PATHS })
@@ -151,16 +153,18 @@ impl Expected {
         }
     }
 
-    /// Whether the host has as many paths as are required.
-    pub(crate) fn judge_paths(&self, devices: &[String]) -> Result<(), Error> {
+    /// Whether the host has as many disjoint paths as are required.
+    pub(crate) fn judge_paths(&self, devices: &Devices) -> Result<(), Error> {
         let required = usize::from(self.require_paths);
-        if required <= devices.len().max(1) {
+        if required <= devices.paths().max(1) {
             return Ok(());
         }
+        let names: Vec<&str> = devices.names().map(String::as_str).collect();
         let words = format!(
-            "{required} paths have to give a share to the keys, and this host has {}: {}",
-            devices.len(),
-            devices.join(", ")
+            "{required} paths have to give a share to the keys, and this host has {}: {}{}",
+            devices.paths(),
+            names.join(", "),
+            devices.remarks()
         );
         Err(self.explain(Error::new(ErrorKind::NotProtected, words), false))
     }
@@ -324,14 +328,24 @@ mod tests {
     #[test]
     fn a_host_with_one_path_is_told_at_once_that_a_new_server_is_not_trusted() {
         let (_, peers) = known_peers("alone");
-        let devices = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let new = expected(&Trust::known_peers(peers.clone()));
-        let error = new.judge_paths(&devices(&["eth0"])).expect_err("one path");
+        let error = new.judge_paths(&Devices::apart(&["eth0"])).expect_err("one path");
         assert_eq!(error.kind(), ErrorKind::NotProtected);
         let text = error.to_string();
         assert!(text.contains("this host has 1: eth0") && text.contains("known_peers_by_one_path"), "{text}");
-        new.judge_paths(&devices(&["eth0", "wlan0"])).expect("two");
-        expected(&Trust::known_peers_by_one_path(peers)).judge_paths(&devices(&["eth0"])).expect("asked for");
-        expected(&Trust::anonymous()).judge_paths(&[]).expect("nothing is required");
+        new.judge_paths(&Devices::apart(&["eth0", "wlan0"])).expect("two");
+        let one = new.judge_paths(&Devices::behind_one_gateway(&["eth0", "wlan0"])).expect_err("one network");
+        let text = one.to_string();
+        for part in [
+            "this host has 1: eth0, wlan0",
+            "eth0 and wlan0 have the gateway 192.168.1.1 (02:00:00:00:00:01)",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        new.judge_paths(&Devices::behind_one_gateway(&["eth0", "wlan0", "wwan0"])).expect("two networks");
+        expected(&Trust::known_peers_by_one_path(peers))
+            .judge_paths(&Devices::apart(&["eth0"]))
+            .expect("asked for");
+        expected(&Trust::anonymous()).judge_paths(&Devices::apart(&[])).expect("nothing is required");
     }
 }

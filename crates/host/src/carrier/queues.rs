@@ -122,6 +122,7 @@ impl CarrierPaths for QueuePath {
         let path = Path {
             id: *id,
             name: spec.device().to_owned(),
+            network: None,
             class: spec.class(),
             backup: spec.is_backup(),
             // The queues leave addresses as they are, so the stack's is that on the network.

@@ -7,12 +7,14 @@
 mod query;
 mod servers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use plait_keys::NameBasis;
+
+use crate::networks::Devices;
 
 /// Time limit for the answers over one path, in which each of two questions is sent twice.
 const LIMIT: Duration = Duration::from_secs(8);
@@ -26,6 +28,10 @@ pub struct Names {
     addresses: Vec<SocketAddr>,
     paths: u8,
     answers: Vec<Answer>,
+    /// Number of disjoint paths with an answer.
+    answered: usize,
+    /// The networks that the devices share, a line each with a line break in front.
+    remarks: String,
 }
 
 /// The answer of one path.
@@ -45,6 +51,8 @@ impl Names {
             addresses,
             paths: u8::MAX,
             answers: Vec::new(),
+            answered: 0,
+            remarks: String::new(),
         }
     }
 
@@ -53,7 +61,7 @@ impl Names {
     pub(crate) async fn ask(
         host: &str,
         port: u16,
-        devices: &[String],
+        devices: &Devices,
         servers: &[IpAddr],
         wanted: impl Fn(Vec<SocketAddr>) -> Vec<SocketAddr>,
     ) -> Self {
@@ -63,7 +71,7 @@ impl Names {
                 wanted(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()),
             );
         }
-        let asking = devices.iter().map(|device| {
+        let asking = devices.names().map(|device| {
             let (host, device, servers) = (host.to_owned(), device.clone(), servers.to_vec());
             tokio::spawn(async move {
                 let asked = query::addresses(&host, &device, &servers);
@@ -78,25 +86,32 @@ impl Names {
             // A task of ours that panics has said so, and its path says nothing.
             answers.extend(answer.await);
         }
-        let names = Self::agreed(host, port, answers);
+        let names = Self::agreed(host, port, answers, devices);
         Self { addresses: wanted(names.addresses), ..names }
     }
 
-    /// The addresses that most paths name.
-    fn agreed(host: &str, port: u16, answers: Vec<Answer>) -> Self {
-        let mut counts: BTreeMap<IpAddr, u8> = BTreeMap::new();
+    /// The addresses that most disjoint paths name.
+    fn agreed(host: &str, port: u16, answers: Vec<Answer>, devices: &Devices) -> Self {
+        let mut networks: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
         let mut in_order: Vec<IpAddr> = Vec::new();
-        for address in answers.iter().flat_map(Answer::addresses) {
-            *counts.entry(address).or_default() += 1;
-            if !in_order.contains(&address) {
-                in_order.push(address);
+        for answer in &answers {
+            for address in answer.addresses() {
+                networks.entry(address).or_default().insert(devices.network_of(&answer.device));
+                if !in_order.contains(&address) {
+                    in_order.push(address);
+                }
             }
         }
-        let paths = counts.values().copied().max().unwrap_or_default();
-        let is_agreed = |address: &IpAddr| counts.get(address) == Some(&paths);
+        let answered = answers.iter().filter(|answer| answer.said.is_ok());
+        let answered =
+            answered.map(|answer| devices.network_of(&answer.device)).collect::<BTreeSet<_>>().len();
+        let most = networks.values().map(BTreeSet::len).max().unwrap_or_default();
+        let paths = u8::try_from(most).unwrap_or(u8::MAX);
+        let is_agreed = |address: &IpAddr| networks.get(address).is_some_and(|named| named.len() == most);
         let addresses = in_order.into_iter().filter(is_agreed).map(|ip| SocketAddr::new(ip, port)).collect();
         let basis = if paths > 1 { NameBasis::Agreed } else { NameBasis::OnePath };
-        Self { host: host.to_owned(), basis, addresses, paths, answers }
+        let remarks = devices.remarks();
+        Self { host: host.to_owned(), basis, addresses, paths, answers, answered, remarks }
     }
 
     /// The addresses of the server, best first. Where several paths name the same addresses, only these.
@@ -123,8 +138,7 @@ impl Names {
         if self.paths > 1 {
             return None;
         }
-        let answered = self.answers.iter().filter(|answer| answer.said.is_ok()).count();
-        let mut text = match answered {
+        let mut text = match self.answered {
             0 | 1 => format!("the addresses of {} are known over one path alone", self.host),
             _ => format!("different paths name different addresses of {}", self.host),
         };
@@ -136,10 +150,10 @@ impl Names {
             // Writing to a string does not fail.
             let _ = write!(text, "\n  path {device}: {said}");
         }
-        if answered > 1 {
+        if self.answered > 1 {
             text += "\n  An attacker on one of them may have answered.";
         }
-        Some(text + "\n  The name counts as one path.")
+        Some(text + &self.remarks + "\n  The name counts as one path.")
     }
 }
 
@@ -153,14 +167,21 @@ impl Answer {
 mod tests {
     use super::*;
 
-    fn names(said: &[(&str, Result<&[&str], &str>)]) -> Names {
-        let answer = |(device, said): &(&str, Result<&[&str], &str>)| Answer {
+    type Said<'a> = (&'a str, Result<&'a [&'a str], &'a str>);
+
+    /// As devices of which each is a network of its own have answered.
+    fn names(said: &[Said<'_>]) -> Names {
+        names_over(&Devices::apart(&said.iter().map(|(device, _)| *device).collect::<Vec<_>>()), said)
+    }
+
+    fn names_over(devices: &Devices, said: &[Said<'_>]) -> Names {
+        let answer = |(device, said): &Said<'_>| Answer {
             device: (*device).to_owned(),
             said: said
                 .map(|said| said.iter().map(|ip| ip.parse().expect("an address")).collect())
                 .map_err(str::to_owned),
         };
-        Names::agreed("gw.example.com", 7443, said.iter().map(answer).collect())
+        Names::agreed("gw.example.com", 7443, said.iter().map(answer).collect(), devices)
     }
 
     fn addresses(names: &Names) -> Vec<String> {
@@ -187,6 +208,19 @@ mod tests {
         {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn two_devices_of_one_network_that_name_the_same_address_are_one_path() {
+        let said: [Said<'_>; 2] = [("eth0", Ok(&["192.0.2.1"])), ("wlan0", Ok(&["192.0.2.1"]))];
+        let names = names_over(&Devices::behind_one_gateway(&["eth0", "wlan0"]), &said);
+        assert_eq!((names.paths(), names.basis(), addresses(&names).len()), (1, NameBasis::OnePath, 1));
+        let text = names.doubt().expect("one network");
+        assert!(
+            text.contains("over one path alone") && text.contains("have the gateway 192.168.1.1"),
+            "{text}"
+        );
+        assert!(!text.contains("attacker"), "{text}");
     }
 
     #[test]
