@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use plait::{
     Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer, Remote,
-    Sealing, Trust, Verdict, WayReport,
+    Sealing, SharedAddress, Trust, Verdict, WayReport,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -92,6 +92,8 @@ pub(crate) struct Report {
     usable: bool,
     key: KeyReport,
     ways: Vec<Way>,
+    /// The paths that count as one.
+    shared: Vec<SharedReport>,
     /// The exit status if no path is usable.
     #[serde(skip)]
     obstacle: Option<NotUsable>,
@@ -106,6 +108,14 @@ struct KeyReport {
     known: &'static str,
     /// Whether all working paths have led to the same key.
     agrees: bool,
+}
+
+/// Paths of one network.
+#[derive(Debug, Serialize)]
+struct SharedReport {
+    paths: Vec<String>,
+    /// For people.
+    why: String,
 }
 
 /// A path and a carrier.
@@ -186,7 +196,7 @@ impl Trial {
         let check = Ways::new(self.remote(server), sealing).host(host).carriers(self.carrier);
         let check = check.limit(self.connect_timeout).idle(self.idle);
         let ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
-        Ok(Report::new(server, known, &ways))
+        Ok(Report { shared: SharedReport::all(&ways), ..Report::new(server, known, &ways) })
     }
 
     fn remote(&self, server: &ServerUrl) -> Remote {
@@ -246,6 +256,7 @@ impl Report {
             usable,
             key,
             ways: ways.iter().map(Way::from).collect(),
+            shared: Vec::new(),
             obstacle: (!usable).then(|| NotUsable::new(server, ways)),
         }
     }
@@ -272,6 +283,9 @@ impl Report {
         for way in &self.ways {
             way.remarks(&mut text);
         }
+        for SharedReport { paths: _, why } in &self.shared {
+            let _ = writeln!(text, "{why}");
+        }
         if let Some(way) = self.ways.iter().find(|way| way.suite.is_some()) {
             let word = |word: Option<&'static str>| word.unwrap_or("nothing");
             let (suite, handshake, exchange) = (word(way.suite), word(way.handshake), word(way.key_exchange));
@@ -289,6 +303,22 @@ impl Report {
             text += "WARNING: the ways lead to different keys: an attacker is on one of them\n";
         }
         text
+    }
+}
+
+impl SharedReport {
+    /// The paths that share a network according to this machine, or a public address according to the server.
+    fn all(ways: &[WayReport]) -> Vec<Self> {
+        let mut devices: Vec<String> = ways.iter().map(|way| way.device.clone()).collect();
+        devices.dedup();
+        let networks = plait::shared_networks(&devices).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the networks behind the devices are unknown");
+            Vec::new()
+        });
+        let networks = networks.iter().map(|network| (network.devices().to_vec(), network.to_string()));
+        let addresses = SharedAddress::among(ways);
+        let addresses = addresses.iter().map(|address| (address.devices().to_vec(), address.to_string()));
+        networks.chain(addresses).map(|(paths, why)| Self { paths, why }).collect()
     }
 }
 
@@ -447,12 +477,14 @@ mod tests {
             usable: false,
             key,
             ways,
+            shared: vec![SharedReport { paths: Vec::new(), why: "wan1 and wan2 leave by one".to_owned() }],
             obstacle: None,
         };
         let text = report.words();
         assert!(text.contains("wan1  tcp      stripped  -"), "{text}");
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped in the SYN\n"), "{text}");
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped behind the SYN/ACK, as it seems\n"), "{text}");
+        assert!(text.contains("\nwan1 and wan2 leave by one\n"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     pub(crate) handshake: Option<Handshake>,
     /// Send and accept no data until N disjoint paths have contributed to the keys of a sealed connection; the path of the handshake
-    /// counts. An eavesdropper that misses one of these paths can never read the data. If a listener sets this, clients must set it too.
+    /// counts, and devices with the same gateway are one path. An eavesdropper that misses one of these paths can never read the data. If a listener sets this, clients must set it too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
     pub(crate) require_paths: Option<u8>,
     /// Accept only key agreements that a quantum computer cannot break later (X25519 with ML-KEM-768). Without this option they are

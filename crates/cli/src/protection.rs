@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use plait::{
-    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, PathState, Peer, Protection, Remote,
-    SealedService, Sealing, Service, Status, Stream,
+    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, Peer, Protection, Remote, SealedService,
+    Sealing, Service, Status, Stream,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -51,9 +51,7 @@ pub(crate) enum HostPaths {
 
 impl HostPaths {
     pub(crate) fn of(host: &Host) -> Self {
-        let paths = host.paths();
-        let first = paths.first().map(PathState::device);
-        if paths.iter().any(|path| Some(path.device()) != first) { Self::Several } else { Self::One }
+        if host.disjoint_paths() > 1 { Self::Several } else { Self::One }
     }
 }
 

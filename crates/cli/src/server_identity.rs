@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use plait::{Fingerprint, Host, NameBasis, Names, Peer, Remote, Shown, Stream};
+use plait::{Fingerprint, Host, NameBasis, Names, Peer, Remote, SharedNetwork, Shown, Stream};
 use plait_keys::{KnownPeer, KnownPeers, KnownPeersError, Pinned};
 use plait_proxy::url::ServerUrl;
 
@@ -20,6 +20,8 @@ pub(crate) struct ServerIdentity {
     accepts_new: Option<AcceptNew>,
     /// The addresses of its name according to each path, if they were asked.
     names: Option<Names>,
+    /// The networks that the devices of the paths share, if the number of paths matters.
+    shared: Vec<SharedNetwork>,
 }
 
 /// Number of disjoint paths that must show the key of an unknown server for it to be trusted without a question.
@@ -49,7 +51,7 @@ impl ServerIdentity {
         accepts_new: Option<AcceptNew>,
     ) -> Result<Self, KnownPeersError> {
         let known = known_peers.find(&server.authority())?;
-        Ok(Self { server, known_peers, known, accepts_new, names: None })
+        Ok(Self { server, known_peers, known, accepts_new, names: None, shared: Vec::new() })
     }
 
     /// The name or address in the call.
@@ -91,6 +93,7 @@ impl ServerIdentity {
         if !self.is_new() || self.accepts_new == Some(AcceptNew::OnePath) {
             return Ok(found);
         }
+        self.shared = host.shared_networks();
         let names = host.look_up(remote).await?;
         let addresses = names.addresses().to_vec();
         self.names = Some(names);
@@ -106,10 +109,18 @@ impl ServerIdentity {
         }
     }
 
-    /// The reason that the name counts as one path, for people: with a line break in front, empty if it counts as more.
+    /// The reason that the name counts as one path, and the devices that do, for people: with line breaks in front, empty if there are none.
     fn doubt(&self) -> String {
-        let doubt = self.names.as_ref().and_then(Names::doubt);
-        doubt.map_or_else(String::new, |doubt| format!("\n  {doubt}"))
+        match self.names.as_ref().and_then(Names::doubt) {
+            // It names the devices, too.
+            Some(doubt) => format!("\n  {doubt}"),
+            None => self.merged(),
+        }
+    }
+
+    /// The devices whose paths count as one, for people.
+    fn merged(&self) -> String {
+        self.shared.iter().map(|shared| format!("\n  {shared}")).collect()
     }
 
     /// Decides about a key of a server that was unknown at the start of the connection; another connection may have met the server since.
@@ -135,7 +146,8 @@ impl ServerIdentity {
             Ok(Pinned::New) => {
                 let over = how_many(paths);
                 say(&format!(
-                    "{authority} is new and shows the key {shown} over {over}: trusted from now on"
+                    "{authority} is new and shows the key {shown} over {over}: trusted from now on{}",
+                    self.merged()
                 ));
                 Ok(())
             }
@@ -316,7 +328,7 @@ mod tests {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
         let known_peers = KnownPeers::in_file("/keys/known_peers");
         let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
-        ServerIdentity { server, known_peers, known, accepts_new: None, names: None }
+        ServerIdentity { server, known_peers, known, accepts_new: None, names: None, shared: Vec::new() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `plait status` and `plait path`: query a running plait, at the socket in the runtime directory or at that of `--control`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -147,7 +147,7 @@ impl PathArguments {
             (Some(place), _) => ask(place, UnixStream::connect(place), &question, &mut Budget::new())?,
             (None, pid) => ask_socket(&socket_of(pid)?, &question, &mut Budget::new())?,
         };
-        let text = if self.json { format!("{answer}\n") } else { paths(&answer)?.iter().map(line).collect() };
+        let text = if self.json { format!("{answer}\n") } else { lines(&paths(&answer)?, ["", ""]) };
         output::result(text)
     }
 }
@@ -205,6 +205,13 @@ fn paths(answer: &Value) -> anyhow::Result<Vec<PathNow>> {
         .context("the answer has no paths that this version understands")
 }
 
+/// A line for each path, and for each network that several of them share.
+fn lines(paths: &[PathNow], [before_path, before_network]: [&str; 2]) -> String {
+    let shared: BTreeSet<_> = paths.iter().filter_map(|path| path.shares_network.as_deref()).collect();
+    let shared = shared.into_iter().map(|network| format!("{before_network}{}\n", shown(network)));
+    paths.iter().map(|path| format!("{before_path}{}", line(path))).chain(shared).collect()
+}
+
 /// `wlan0=untrusted,backup up 192.0.2.2 2001:db8::2`.
 fn line(path: &PathNow) -> String {
     let backup = if path.backup { ",backup" } else { "" };
@@ -251,9 +258,7 @@ fn details(plait: &Value) -> String {
         of("connections_open"),
         of("connections_opened")
     );
-    for path in paths(plait).unwrap_or_default() {
-        text += &format!("  path {}", line(&path));
-    }
+    text += &lines(&paths(plait).unwrap_or_default(), ["  path ", "  "]);
     for connection in plait["connections"].as_array().into_iter().flatten() {
         text += &format!("  {}\n", of_connection(connection));
     }

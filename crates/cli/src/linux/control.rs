@@ -23,7 +23,7 @@ use crate::linux::directory::{self, Socket};
 use crate::options::Options;
 use crate::running::Running;
 use crate::session::is_told;
-use crate::status::{Report, SCHEMA};
+use crate::status::{Report, SCHEMA, shared_network_of};
 
 /// Longest question: as many paths as a host can have, with the longest names.
 const MAX_QUESTION: u64 = 4096;
@@ -53,6 +53,9 @@ pub(crate) struct PathNow {
     pub(crate) backup: bool,
     pub(crate) up: bool,
     pub(crate) addresses: Vec<IpAddr>,
+    /// The devices that count as one path with this one, and why, for people.
+    #[serde(default)]
+    pub(crate) shares_network: Option<String>,
 }
 
 /// Answers questions until it is dropped, which removes the sockets.
@@ -179,7 +182,7 @@ async fn answer(
     let answer = match serde_json::from_str(&question) {
         Ok(Question::Status) => status(control, running),
         Ok(Question::Paths(changes)) => match change(&changes, control).await {
-            Ok(()) => json!({ "schema": SCHEMA, "paths": paths(&control.paths()) }),
+            Ok(()) => json!({ "schema": SCHEMA, "paths": paths(control) }),
             Err(error) => json!({ "error": error.to_string() }),
         },
         // The missing end of a truncated question may have been `backup`.
@@ -211,12 +214,13 @@ fn status(control: &PathControl, running: &Running) -> serde_json::Value {
         "state": if running.is_stopping() { "stopping" } else { "running" },
         "connections_opened": opened,
         "connections_open": open,
-        "paths": paths(&control.paths()),
+        "paths": paths(control),
         "connections": connections,
     })
 }
 
-fn paths(paths: &[PathState]) -> Vec<PathNow> {
+fn paths(control: &PathControl) -> Vec<PathNow> {
+    let (paths, shared) = (control.paths(), control.shared_networks());
     let of = |path: &PathState| PathNow {
         name: path.device().to_owned(),
         carrier: path.carrier().to_string(),
@@ -224,8 +228,9 @@ fn paths(paths: &[PathState]) -> Vec<PathNow> {
         backup: path.is_backup(),
         up: path.is_up(),
         addresses: path.ipv4().map(IpAddr::from).into_iter().chain(path.ipv6().map(IpAddr::from)).collect(),
+        shares_network: shared_network_of(path.device(), &shared),
     };
-    paths.iter().filter(|path| is_told(path, paths)).map(of).collect()
+    paths.iter().filter(|path| is_told(path, &paths)).map(of).collect()
 }
 
 #[cfg(test)]

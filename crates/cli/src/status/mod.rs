@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::output;
 use crate::running::About;
 
-pub(crate) use report::{Report, SCHEMA};
+pub(crate) use report::{Report, SCHEMA, shared_network_of};
 
 /// Reports connections if the options ask for it.
 pub(crate) struct Reporter {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plait::{
     Attempt, Both, CarrierChoice, Host, Negotiated, PathState, PathTotals, ScrambleStart, ScrambleStatus,
-    SealStatus, Status, Subflow, TrustedPaths,
+    SealStatus, SharedNetwork, Status, Subflow, TrustedPaths,
 };
 use serde::Serialize;
 
@@ -145,6 +145,8 @@ pub(super) struct PathReport {
     pub(super) loss: f64,
     /// The carriers that are not in use here, and why.
     pub(super) not_used: BTreeMap<String, String>,
+    /// The devices that count as one path with this one, and why, for people; `null` if there are none.
+    pub(super) shares_network: Option<String>,
 }
 
 /// How the connection is scrambled.
@@ -243,6 +245,12 @@ impl Report {
     }
 }
 
+/// The network that this device shares with others, for people.
+pub(crate) fn shared_network_of(device: &str, shared: &[SharedNetwork]) -> Option<String> {
+    let network = shared.iter().find(|network| network.devices().iter().any(|member| member == device));
+    network.map(SharedNetwork::to_string)
+}
+
 impl From<&Host> for HostReport {
     fn from(host: &Host) -> Self {
         Self { now: host.state().iter().collect(), strangers: host.totals().iter().collect() }
@@ -314,6 +322,7 @@ impl PathReport {
                 .filter(of_other)
                 .filter_map(|choice| Some((choice.carrier.to_string(), choice.why_not.clone()?)));
             report.not_used = why_not.collect();
+            report.shares_network = shared_network_of(&report.name, status.shared_networks());
         }
         reports
     }

@@ -1,6 +1,6 @@
 //! A connection in words and a table, for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::shown::shown;
@@ -61,6 +61,10 @@ impl Report {
             for (carrier, why) in &path.not_used {
                 let _ = writeln!(text, "  {} by {}, not by {carrier}: {why}", path.name, path.carrier);
             }
+        }
+        let shared: BTreeSet<_> = self.paths.iter().filter_map(|path| path.shares_network.as_ref()).collect();
+        for network in shared {
+            let _ = writeln!(text, "  {network}");
         }
         text += &counted("counted", &self.counters);
         text += &self.host.as_ref().map_or_else(String::new, |host| counted("strangers", &host.strangers));
@@ -183,6 +187,19 @@ mod tests {
         let explanation = Some("the peer fell back".to_owned());
         let text = Report { version: None, explanation, ..report() }.words();
         assert!(text.contains("plain TCP: the peer fell back"), "{text}");
+    }
+
+    #[test]
+    fn paths_that_count_as_one_are_named_once_with_the_reason() {
+        let why =
+            "eth0 and wlan0 count as one path: eth0 and wlan0 have the gateway 192.168.1.1 in one subnet";
+        let shared = |name| PathReport { shares_network: Some(why.to_owned()), ..path(name) };
+        let report = Report { paths: vec![shared("eth0"), shared("wlan0"), path("wwan0")], ..report() };
+        let text = report.words();
+        assert_eq!(text.matches(&format!("\n  {why}\n")).count(), 1, "{text}");
+        let value = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(value["paths"][1]["shares_network"], why);
+        assert!(value["paths"][2]["shares_network"].is_null(), "{value}");
     }
 
     #[test]
