@@ -345,6 +345,7 @@ mod tests {
         Path {
             id,
             name: format!("eth{}", id.0),
+            network: None,
             class: PathClass::Trusted,
             backup: false,
             v4: Some(Ipv4Addr::new(10, 0, network, 1 + id.0)),

@@ -146,7 +146,7 @@ fn with_two_required_paths_no_byte_of_the_application_leaves_before_both_are_in_
 #[test]
 fn two_carriers_over_one_device_are_one_path() {
     let mut world = two_paths(7, [2, 2]);
-    let twin = plait_mptcp::Path { name: "path0".to_owned(), ..world::path(1, CLIENT) };
+    let twin = Path { name: "path0".to_owned(), ..world::path(1, CLIENT) };
     world.sides[CLIENT].host.paths.insert(twin);
     // So that both are joined.
     world.config(|config| config.joins = plait_mptcp::Joins::Mesh);

@@ -181,6 +181,7 @@ mod tests {
         Path {
             id: ID,
             name: "eth0".into(),
+            network: None,
             class: PathClass::Trusted,
             backup: false,
             v4: Some(Ipv4Addr::new(192, 0, 2, last)),

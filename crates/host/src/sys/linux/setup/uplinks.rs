@@ -2,7 +2,8 @@
 //!
 //! Two devices lead into one network if they have the same gateway: the same address, and the same link-layer address. An address alone
 //! proves nothing, because 192.168.1.1 is the gateway of many networks. If a link-layer address is unknown, devices with the same gateway
-//! count as one if they have addresses in one subnet. A tunnel leads into the network of the device that carries it.
+//! count as one if they have addresses in one subnet. Devices with the same address of their own are in different networks, whatever their
+//! gateways look like: USB modems of one type share all three. A tunnel leads into the network of the device that carries it.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -123,10 +124,16 @@ impl Uplink {
 impl Gateway {
     fn is_same(&self, other: &Self) -> bool {
         self.address == other.address
+            && !self.has_an_address_of(other)
             && match (&self.link_address, &other.link_address) {
                 (Some(ours), Some(theirs)) => ours == theirs,
                 (Some(_) | None, None) | (None, Some(_)) => self.shares_subnet(other),
             }
+    }
+
+    /// Whether both carriers have an address in common, which no network gives twice.
+    fn has_an_address_of(&self, other: &Self) -> bool {
+        self.subnets.iter().any(|ours| other.subnets.iter().any(|theirs| ours.address == theirs.address))
     }
 
     fn shares_subnet(&self, other: &Self) -> bool {
@@ -233,6 +240,22 @@ mod tests {
         let snapshot = snapshot(["192.168.1.1", "192.168.1.1", "10.0.0.1"]);
         let known = neighbours(&[("eth0", "192.168.1.1", A), ("wlan0", "192.168.1.1", B)]);
         assert_eq!(shared(&snapshot, &["eth0", "wlan0"], &Tunnels::default(), &known), [""; 0]);
+    }
+
+    #[test]
+    fn modems_of_one_type_that_give_the_same_address_are_two_networks() {
+        let modem = |name: &str| {
+            format!(
+                r#"{{"ifname":"{name}","flags":["UP","LOWER_UP"],
+                "addr_info":[{{"local":"192.168.8.100","prefixlen":24,"scope":"global"}}]}}"#
+            )
+        };
+        let links = format!("[{},{}]", modem("usb0"), modem("usb1"));
+        let route = |device: &str| format!(r#"{{"dst":"default","gateway":"192.168.8.1","dev":"{device}"}}"#);
+        let routes = format!("[{},{}]", route("usb0"), route("usb1"));
+        let snapshot = Snapshot::of(&links, &routes, "[]");
+        let known = neighbours(&[("usb0", "192.168.8.1", A), ("usb1", "192.168.8.1", A)]);
+        assert_eq!(shared(&snapshot, &["usb0", "usb1"], &Tunnels::default(), &known), [""; 0]);
     }
 
     #[test]
