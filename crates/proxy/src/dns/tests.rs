@@ -1,0 +1,225 @@
+//! Questions that another host answers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{DuplexStream, duplex};
+
+use super::*;
+use crate::request;
+
+/// A server whose resolver answers with the query's bytes behind the header reversed.
+#[derive(Default)]
+struct Far {
+    /// Streams that cannot be opened, and then those that break with the first query.
+    unreachable: usize,
+    breaking: usize,
+    dialed: Arc<AtomicUsize>,
+    /// Answers to so many queries leave at once, the last first.
+    together: usize,
+    /// The stream is closed when this is asked, before what else has come is answered.
+    poison: Option<u32>,
+    /// So many queries are answered by an address, and the stream says nothing to others; without it, see above.
+    records: usize,
+}
+
+impl Dialer for Far {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _: &Destination) -> io::Result<DuplexStream> {
+        let number = self.dialed.fetch_add(1, Ordering::Relaxed);
+        if number < self.unreachable {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        }
+        let breaks = number < self.unreachable + self.breaking;
+        let (near, far) = duplex(8192);
+        tokio::spawn(resolve(far, breaks, self.together.max(1), (self.records, self.poison)));
+        Ok(near)
+    }
+
+    async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn resolve(
+    mut far: DuplexStream,
+    breaks: bool,
+    together: usize,
+    (records, poison): (usize, Option<u32>),
+) {
+    let (to, mut bytes) = request::request(&mut far).await.expect("a stream").expect("a request");
+    assert_eq!(to, Destination::Resolver);
+    request::reply(&mut far, Ok(None)).await.expect("room");
+    let (mut answers, mut answered) = (Vec::new(), 0);
+    loop {
+        while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
+            && bytes.len() >= 2 + len
+        {
+            let mut answer: Vec<u8> = bytes.drain(..2 + len).collect();
+            if poison.is_some_and(|number| answer[2 + HEADER..] == question(number)) {
+                return;
+            }
+            if records == 0 {
+                answer[14..].reverse();
+                answers.push(answer);
+            } else if answered < records {
+                answered += 1;
+                answer.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
+                let len = u16::try_from(answer.len() - 2).expect("short");
+                answer[..2].copy_from_slice(&len.to_be_bytes());
+                answer[4] |= 0x80;
+                answer[9] = 1;
+                answers.push(answer);
+            }
+        }
+        if breaks && !answers.is_empty() {
+            return;
+        }
+        if answers.len() >= together {
+            for answer in answers.drain(..).rev() {
+                far.write_all(&answer).await.expect("room");
+            }
+        }
+        if far.read_buf(&mut bytes).await.is_ok_and(|read| read == 0) {
+            return;
+        }
+    }
+}
+
+const HEAD: &[u8; HEADER] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
+
+/// The question for a name of four bytes.
+fn question(number: u32) -> Vec<u8> {
+    [&[4][..], &number.to_be_bytes(), &[0, 0, 1, 0, 1]].concat()
+}
+
+fn query(number: u32) -> Vec<u8> {
+    [&HEAD[..], &question(number)].concat()
+}
+
+/// What [`Far`] answers.
+fn reversed(number: u32) -> Vec<u8> {
+    [&HEAD[..], &question(number).into_iter().rev().collect::<Vec<_>>()].concat()
+}
+
+/// The query with a response code.
+fn failed(number: u32) -> Vec<u8> {
+    let mut answer = query(number);
+    answer[2..4].copy_from_slice(&[0x81, 2]);
+    answer
+}
+
+/// Sends `count` queries from one program, all with the same identifier, and returns the answers as they come.
+async fn ask(far: Far, count: u32) -> Vec<Vec<u8>> {
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let at = server.local_addr().expect("bound");
+    tokio::spawn(serve_queries(server, Arc::new(far)));
+    let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    program.send_to(b"short", at).await.expect("sent and ignored");
+    for number in 0..count {
+        program.send_to(&query(number), at).await.expect("sent");
+    }
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        let mut buffer = [0; 64];
+        let len = program.recv(&mut buffer).await.expect("an answer");
+        answers.push(buffer[..len].to_vec());
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_query_is_answered_by_the_servers_resolver() {
+    assert_eq!(ask(Far::default(), 1).await, [reversed(0)]);
+}
+
+#[tokio::test]
+async fn many_queries_share_one_stream_and_their_answers_come_in_any_order() {
+    let dialed = Arc::default();
+    let far = Far { dialed: Arc::clone(&dialed), together: 100, ..Far::default() };
+    let mut answers = ask(far, 100).await;
+    answers.sort_unstable_by_key(|answer| answer[HEADER + 5]);
+    for (number, answer) in (0..).zip(answers) {
+        assert_eq!(answer, reversed(number));
+    }
+    assert_eq!(dialed.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn what_was_answered_is_not_asked_again_while_it_is_true() {
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let at = server.local_addr().expect("bound");
+    let dialed: Arc<AtomicUsize> = Arc::default();
+    // The second query has no answer but the cached one.
+    let far = Far { dialed: Arc::clone(&dialed), records: 1, ..Far::default() };
+    tokio::spawn(serve_queries(server, Arc::new(far)));
+    let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    for id in [[1, 2], [3, 4]] {
+        let query = [&id[..], b"\x01\0\0\x01\0\0\0\0\0\0\x01x\0\0\x01\0\x01"].concat();
+        program.send_to(&query, at).await.expect("sent");
+        let mut buffer = [0; 64];
+        let len = program.recv(&mut buffer).await.expect("an answer");
+        assert_eq!(buffer[..2], id, "each client gets the identifier that it asked with");
+        assert!(buffer[..len].ends_with(&[0, 4, 192, 0, 2, 1]), "{:?}", &buffer[..len]);
+    }
+    assert_eq!(dialed.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_query_is_asked_again_where_the_stream_broke_and_not_for_ever() {
+    assert_eq!(ask(Far { breaking: 1, ..Far::default() }, 1).await, [reversed(0)]);
+    assert_eq!(ask(Far { breaking: 2, ..Far::default() }, 1).await, [failed(0)]);
+    assert_eq!(ask(Far { unreachable: 2, ..Far::default() }, 1).await, [failed(0)]);
+}
+
+#[tokio::test]
+async fn a_query_for_which_the_resolver_closes_the_stream_takes_no_other_along() {
+    let mut answers = ask(Far { poison: Some(3), ..Far::default() }, 100).await;
+    answers.sort_unstable();
+    let others = (0..100).filter(|number| *number != 3).map(reversed);
+    let mut expected: Vec<_> = others.chain([failed(3)]).collect();
+    expected.sort_unstable();
+    assert!(answers == expected, "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_query_is_answered_here_and_not_sent_on() {
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let at = server.local_addr().expect("bound");
+    let dialed: Arc<AtomicUsize> = Arc::default();
+    tokio::spawn(serve_queries(server, Arc::new(Far { dialed: Arc::clone(&dialed), ..Far::default() })));
+    let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let with = |change: fn(&mut Vec<u8>)| {
+        let mut query = query(7);
+        change(&mut query);
+        query
+    };
+    for malformed in [
+        with(|query| query.truncate(HEADER)),
+        with(|query| query.truncate(HEADER + 3)),
+        with(|query| query.push(0)),
+        with(|query| query[5] = 2),
+        with(|query| query[11] = 1),
+        with(|query| query[HEADER] = 60),
+    ] {
+        program.send_to(&malformed, at).await.expect("sent");
+        let mut buffer = [0; 64];
+        let len = program.recv(&mut buffer).await.expect("an answer");
+        assert_eq!((len, &buffer[..4]), (HEADER, &[0x12, 0x34, 0x81, FORMAT_ERROR][..]), "{malformed:?}");
+    }
+    assert_eq!(dialed.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_query_with_options_is_one() {
+    let mut query = [query(7), b"\0\0\x29\x10\0\0\0\0\0\0\0".to_vec()].concat();
+    query[11] = 1;
+    assert!(is_query(&query));
+}
+
+#[test]
+fn an_answer_that_is_too_long_asks_for_tcp() {
+    let short = truncate(vec![0x01; MAX_DATAGRAM + 1]);
+    assert_eq!(short, [1, 1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(truncate(vec![1; 100]).len(), 100);
+}
