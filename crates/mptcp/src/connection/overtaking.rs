@@ -8,8 +8,7 @@ use arrayvec::ArrayVec;
 use plait_base::{Duration, Instant, SubflowId};
 
 use crate::Connection;
-use crate::scheduler::{Candidate, MAX_CANDIDATES};
-use crate::send::Backlog;
+use crate::scheduler::{Backlog, Candidate, MAX_CANDIDATES};
 use crate::send::blocks::{Block, Carrier};
 use crate::subflows::Subflow;
 

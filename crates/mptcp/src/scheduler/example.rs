@@ -2,8 +2,7 @@
 
 use plait_base::{Duration, SubflowId};
 
-use super::{Candidate, Demand, Schedule};
-use crate::send::Backlog;
+use super::{Backlog, Candidate, Demand, Schedule};
 
 struct MostRoom;
 

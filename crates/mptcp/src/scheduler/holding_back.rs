@@ -6,8 +6,7 @@
 
 use core::cmp::Ordering;
 
-use super::{Candidate, Demand};
-use crate::send::Backlog;
+use super::{Backlog, Candidate, Demand};
 
 /// Round trips that differ by less than this factor count as equal: queues change faster.
 const UNLIKE: f64 = 2.0;

@@ -19,7 +19,7 @@ mod tests {
     use plait_base::{Duration, SubflowId};
 
     use super::*;
-    use crate::send::Backlog;
+    use crate::scheduler::Backlog;
 
     const PLENTY: Demand = Demand { backlog: Backlog::Endless, window_left: 10_000_000, last: None };
 

@@ -15,7 +15,6 @@ use plait_base::{Duration, SubflowId};
 pub use self::kind::Scheduler;
 use self::lowest_rtt::LowestRtt;
 use self::round_robin::{AnyRoom, RoundRobin};
-use crate::send::Backlog;
 
 /// The rule of a scheduler.
 pub(crate) trait Schedule {
@@ -50,6 +49,15 @@ pub(crate) const MAX_CANDIDATES: usize = 32;
 
 /// The compared subflows, without an allocation per block.
 pub(crate) type Candidates = ArrayVec<Candidate, MAX_CANDIDATES>;
+
+/// Bytes that wait for a subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Backlog {
+    /// This many bytes, as far as is known.
+    Bytes(u64),
+    /// The writer fills all available room.
+    Endless,
+}
 
 /// The state of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -35,7 +35,7 @@ mod tests {
     use plait_base::{Duration, SubflowId};
 
     use super::*;
-    use crate::send::Backlog;
+    use crate::scheduler::Backlog;
 
     #[test]
     fn each_subflow_has_a_turn_and_the_full_are_skipped() {

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use data_timer::DataTimer;
 use exposure::ExposureTracker;
 
+use crate::scheduler::Backlog;
 use crate::subflows::SubflowState;
 use blocks::{Block, Body, Carrier, Covered};
 use sealed_body::SealedBody;
@@ -45,15 +46,6 @@ pub(crate) enum DataTimeout {
         /// Its data offset.
         start: u64,
     },
-}
-
-/// Bytes that wait for a subflow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Backlog {
-    /// This many bytes, as far as is known.
-    Bytes(u64),
-    /// The writer fills all available room.
-    Endless,
 }
 
 /// The outgoing stream.
