@@ -42,6 +42,7 @@ async fn receive(port: u16, file: &str) -> Result<()> {
     file.sync_all().await?;
     stream.shutdown().await?;
     stream.closed().await?;
+    drop(stream);
     host.close().await;
     Ok(())
 }
