@@ -175,6 +175,9 @@ impl Connection {
             let old_start = start.max(1) as u64;
             self.keep_earlier_ack();
             self.receive.duplicate = (old_start < old_end).then_some((old_start, old_end));
+            if let (Some(clock), Some(stamp)) = (&mut self.timestamps, &view.timestamps) {
+                clock.on_repeated(stamp.value);
+            }
             self.flow_label.on_repeated(now, old_start, self.send.rtt.base_rto());
             self.old_segment_in_time_wait(now, segment);
         }

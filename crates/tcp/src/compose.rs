@@ -156,7 +156,11 @@ impl Connection {
 
     fn put_stamp(&self, now: Instant, all: &mut OptionBytes) {
         if let Some(clock) = &self.timestamps {
-            header_options::emit_timestamps(clock.stamp(now), all);
+            let stamp = match self.receive.duplicate {
+                Some(_) => clock.answer_to_repeated(now),
+                None => clock.stamp(now),
+            };
+            header_options::emit_timestamps(stamp, all);
         }
     }
 

@@ -180,12 +180,14 @@ impl Connection {
     /// Takes a segment or super-segment for this four-tuple. `now` is the time of its arrival. In-order data
     /// is then available from [`Connection::read`]: an owner that needs the segment's options before the data
     /// reads them in between.
+    #[inline]
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) -> Arrival {
         self.take_segment(now, segment, Repeats::Count)
     }
 
     /// Like [`Connection::handle_segment`], for a segment with a message to the owner in its options. A peer sends such a segment although it
     /// has nothing else to acknowledge: it is no sign of a loss.
+    #[inline]
     pub fn handle_message(&mut self, now: Instant, segment: &Segment) -> Arrival {
         self.take_segment(now, segment, Repeats::Ignore)
     }

@@ -98,6 +98,35 @@ fn a_segment_ahead_of_a_hole_does_not_move_the_clock_of_the_peer() {
     assert_eq!(s.read().len(), 200);
 }
 
+/// The echo in the last segment that has left.
+fn echoed(s: &mut Script) -> Option<u32> {
+    s.drain();
+    let last = s.raw.last()?;
+    plait_wire::options(&last.options).flatten().find_map(|option| match option {
+        plait_wire::TcpOption::Timestamps { echo, .. } => Some(echo),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_answer_to_a_repeated_segment_echoes_that_and_measures_no_outage() {
+    let mut s = Script::stamped(Config::default());
+    let echo = s.our_stamp;
+    s.give(seg("P.", 1, 1).data(100).stamp(9000, echo));
+    s.wait(200);
+    assert_eq!(
+        echoed(&mut s),
+        Some(9000),
+        "this acknowledgment is lost, and then the path is gone for a while"
+    );
+    s.wait(30_000);
+    s.give(seg("P.", 1, 1).data(100).stamp(39_200, echo));
+    assert_eq!(echoed(&mut s), Some(39_200));
+    s.give(seg("P.", 201, 1).data(100).stamp(39_210, echo));
+    assert_eq!(echoed(&mut s), Some(9000), "behind a hole: RFC 7323, section 4.3");
+    assert_eq!(s.read().len(), 100);
+}
+
 #[test]
 fn a_segment_that_lost_its_timestamp_is_dropped() {
     let mut s = Script::stamped(Config::default());
