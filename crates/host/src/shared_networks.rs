@@ -48,6 +48,7 @@ pub(crate) struct SharedNetworks(Vec<SharedNetwork>);
 
 impl SharedNetworks {
     /// Returns the groups of `devices` that `junction` connects, directly or through others. Each group has the number of its first device.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is known of other systems"))]
     pub(crate) fn group(devices: &[String], junction: impl Fn(&str, &str) -> Option<CommonPoint>) -> Self {
         let mut groups: Vec<(NetworkId, Vec<usize>, Vec<Junction>)> = Vec::new();
         for (index, device) in devices.iter().enumerate() {

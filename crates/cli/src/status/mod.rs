@@ -14,7 +14,9 @@ use crate::options::Options;
 use crate::output;
 use crate::running::About;
 
-pub(crate) use report::{Report, SCHEMA, shared_network_of};
+#[cfg(target_os = "linux")]
+pub(crate) use report::shared_network_of;
+pub(crate) use report::{Report, SCHEMA};
 
 /// Reports connections if the options ask for it.
 pub(crate) struct Reporter {

@@ -34,7 +34,7 @@ impl Announcements {
         until: Option<Instant>,
     ) -> io::Result<()> {
         let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
-        signal.wait(None, None, timeout)
+        signal.wait(&[], timeout)
     }
 
     /// When to look.

@@ -24,10 +24,6 @@ impl Tun {
         Err(Error::tun(io::Error::new(io::ErrorKind::Unsupported, "TUN is only there for Linux")))
     }
 
-    pub(crate) fn name(&self) -> &str {
-        match *self {}
-    }
-
     pub(crate) fn receive(&self, _buffer: &mut [u8]) -> io::Result<(usize, Option<Received>)> {
         match *self {}
     }
