@@ -3,7 +3,7 @@
 use ::plait_host::EndpointConfig;
 
 /// The limits on what unknown peers can make a host keep. Beyond a limit, a packet is dropped, answered without state, or makes room by the
-/// rule of that limit. [`Host::counters`](crate::Host::counters) counts these cases.
+/// rule of that limit. [`Host::totals`](crate::Host::totals) counts these cases.
 ///
 /// ```
 /// use plait::{Host, Limits};
