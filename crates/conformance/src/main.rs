@@ -4,7 +4,7 @@
 //!
 //! * [`interop`]: the kernel as the peer, with the kernel's own counters as evidence.
 //! * [`attacks`]: two `plait` programs with an eavesdropper and an injector on each path, with the injector's own log as evidence.
-//! * [`bench`]: throughput over unlike paths, shares of a path, and times, beside those of the kernel.
+//! * [`mod@bench`]: throughput over unlike paths, shares of a path, and times, beside those of the kernel.
 //! * [`runner`]: cases one after the other, a line each, a table at the end.
 
 // This program is the operating-system side: it is outside the deterministic core.
