@@ -113,8 +113,8 @@ fn a_service_without_known_clients_accepts_none() {
     let net = Net::new();
     let (ours, theirs) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     net.runtime.block_on(async {
-        let nobody = Service::sealed(&theirs, Clients::known([]));
-        let listener = net.server.listen(7443, nobody).await.expect("free");
+        let closed = Service::sealed(&theirs, Clients::known([]));
+        let listener = net.server.listen(7443, closed).await.expect("free");
         for protection in [
             Protection::sealed(Trust::anonymous()),
             Protection::sealed(Trust::pinned(theirs.fingerprint())),
@@ -198,7 +198,7 @@ fn there_is_a_stream_when_the_required_paths_have_given_their_shares_or_an_error
             .expect("done");
         for trust in [
             Trust::pinned(theirs.fingerprint()),
-            Trust::known_peers(KnownPeers::in_file(std::env::temp_dir().join("plait-nobody"))),
+            Trust::known_peers(KnownPeers::in_file(std::env::temp_dir().join("plait-closed"))),
         ] {
             let connecting = net.client.connect(SERVER, Sealing::new(trust).require_paths(2));
             let accepting = timeout(Duration::from_secs(40), async {
