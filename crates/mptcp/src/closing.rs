@@ -7,9 +7,8 @@ use plait_base::{Duration, Instant};
 use plait_wire::ResetReason;
 
 use crate::ConnectionError;
-use crate::paths::Way;
 use crate::protection::Mode;
-use crate::subflows::ResetInfo;
+use crate::subflows::{OpenersPath, ResetInfo};
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, if no attacker interferes.
@@ -54,7 +53,7 @@ enum Losses {
     /// None has.
     None,
     /// By resets, and over this path alone: an attacker on it may have sent them, and the peer comes over another one.
-    ResetOn(Way),
+    ResetOn(OpenersPath),
     /// Over several paths, and each by a reset: something on each path answers, and the peer may be gone.
     Resets,
     /// One in silence, at least: a path may be dead, and come back.
@@ -261,11 +260,11 @@ impl Closing {
     }
 
     /// Notes how a subflow over a path has ended.
-    pub(crate) fn on_lost(&mut self, way: Way, is_reset: bool) {
+    pub(crate) fn on_lost(&mut self, path: OpenersPath, is_reset: bool) {
         self.losses = match self.losses {
             _ if !is_reset => Losses::Silence,
-            Losses::None => Losses::ResetOn(way),
-            Losses::ResetOn(before) if before == way => Losses::ResetOn(way),
+            Losses::None => Losses::ResetOn(path),
+            Losses::ResetOn(before) if before.is_same(&path) => Losses::ResetOn(before),
             Losses::ResetOn(_) | Losses::Resets => Losses::Resets,
             Losses::Silence => Losses::Silence,
         };
@@ -336,9 +335,21 @@ mod tests {
     use super::*;
     use core::net::{IpAddr, Ipv4Addr};
     use plait_base::PathId;
+    use plait_protect::sealed::PathNumber;
 
-    const A: Way = Way { path: PathId(0), remote: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)) };
-    const B: Way = Way { path: PathId(0), remote: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)) };
+    const A: OpenersPath = from(1);
+    const B: OpenersPath = from(2);
+    /// Over the path of the opener with this address.
+    const fn from(last: u8) -> OpenersPath {
+        let remote = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+        OpenersPath { number: None, path: PathId(0), remote }
+    }
+
+    /// The opener has named the same path on it.
+    fn numbered(path: OpenersPath) -> OpenersPath {
+        OpenersPath { number: Some(PathNumber(1)), ..path }
+    }
+
     const OPEN: Ends = Ends {
         is_finished: true,
         is_given: true,
@@ -373,9 +384,9 @@ mod tests {
     fn where_each_subflow_was_reset_the_rest_is_waited_for_as_long_and_after_silence_it_is_not_given_up() {
         let at = Instant::from_millis;
         let ends = Ends { may_have_all: true, heard: Some(at(900)), ..OPEN };
-        let after = |losses: &[(Way, bool)], ends: &Ends| {
+        let after = |losses: &[(OpenersPath, bool)], ends: &Ends| {
             let mut closing = Closing::default();
-            losses.iter().for_each(|(way, is_reset)| closing.on_lost(*way, *is_reset));
+            losses.iter().for_each(|(path, is_reset)| closing.on_lost(*path, *is_reset));
             closing.on_no_subflow(at(1000));
             (
                 closing.next_step(at(1000), Mode::Multipath, ends),
@@ -387,6 +398,12 @@ mod tests {
             (Step::Wait, Step::GiveUp(ConnectionError::TailUnacknowledged))
         );
         assert_eq!(after(&[(A, true), (A, true)], &ends), (Step::Wait, Step::Wait), "one path alone");
+        let translated = [(numbered(A), true), (numbered(B), true)];
+        assert_eq!(
+            after(&translated, &ends),
+            (Step::Wait, Step::Wait),
+            "an attacker on it translates addresses"
+        );
         assert_eq!(
             after(&[(A, true), (B, false), (A, true)], &ends),
             (Step::Wait, Step::Wait),

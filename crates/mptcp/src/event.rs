@@ -57,7 +57,7 @@ pub enum ConnectionError {
     /// Every byte of both directions and the peer's end have arrived and are acknowledged. The peer is gone, and may not have received our
     /// end.
     EndUnacknowledged,
-    /// Every byte of the peer has arrived, and its end. Subflows and joins over several paths were all reset, and whether the peer has our
+    /// Every byte of the peer has arrived, and its end. Verified subflows over several paths were all reset, and whether the peer has our
     /// last bytes is not known.
     TailUnacknowledged,
     /// The peer broke the protocol.

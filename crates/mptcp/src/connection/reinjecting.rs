@@ -6,7 +6,6 @@ use plait_tcp::{Closed, State};
 use plait_wire::ResetReason;
 
 use crate::Connection;
-use crate::paths::Way;
 use crate::protection::Mode;
 use crate::send::DataTimeout;
 use crate::send::blocks::{Block, Carrier};
@@ -183,6 +182,8 @@ impl Connection {
         let (id, path, remote) = (state.id(), state.path(), state.tuple().remote);
         log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
         let end = state.end();
+        let has_proved = matches!(was, Stage::Open | Stage::Over) && !state.is_unproven();
+        let lost_path = self.subflows[index].openers_path();
         let (is_ours, has_carried) = (state.is_ours(), self.subflows[index].tcp.next_offset() > 1);
         if has_carried {
             self.outgoing.on_lost(id);
@@ -221,7 +222,10 @@ impl Connection {
             self.paths.hurry(now);
         }
         let is_reset = matches!(end, Some(Closed::Refused | Closed::ResetByPeer));
-        self.closing.on_lost(Way { path, remote: remote.ip() }, is_reset);
+        // A join that nothing verified says nothing of a path: an attacker on another path may have sent it on from there, or refused it.
+        if !is_reset || has_proved {
+            self.closing.on_lost(lost_path, is_reset);
+        }
         // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
         if !self.subflows.has_unended() {
             self.closing.on_no_subflow(now);
