@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use plait::{
     Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer, Remote,
-    Sealing, SharedAddress, Trust, Verdict, WayReport,
+    Sealing, SharedAddress, SharedNetwork, Trust, Verdict, WayReport,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -196,7 +196,10 @@ impl Trial {
         let check = Ways::new(self.remote(server), sealing).host(host).carriers(self.carrier);
         let check = check.limit(self.connect_timeout).idle(self.idle);
         let ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
-        Ok(Report { shared: SharedReport::all(&ways), ..Report::new(server, known, &ways) })
+        let devices = ways.iter().map(|way| way.device.clone()).collect();
+        let networks = tokio::task::spawn_blocking(move || networks_behind(devices)).await?;
+        let shared = SharedReport::all(&networks, &ways);
+        Ok(Report { shared, ..Report::new(server, known, &ways) })
     }
 
     fn remote(&self, server: &ServerUrl) -> Remote {
@@ -306,15 +309,18 @@ impl Report {
     }
 }
 
+/// Returns the networks that several of the devices share. Blocks for some hundred milliseconds.
+fn networks_behind(mut devices: Vec<String>) -> Vec<SharedNetwork> {
+    devices.dedup();
+    plait::shared_networks(&devices).unwrap_or_else(|error| {
+        tracing::warn!(%error, "it is unknown whether the devices lead into one network");
+        Vec::new()
+    })
+}
+
 impl SharedReport {
     /// The paths that share a network according to this machine, or a public address according to the server.
-    fn all(ways: &[WayReport]) -> Vec<Self> {
-        let mut devices: Vec<String> = ways.iter().map(|way| way.device.clone()).collect();
-        devices.dedup();
-        let networks = plait::shared_networks(&devices).unwrap_or_else(|error| {
-            tracing::debug!(%error, "the networks behind the devices are unknown");
-            Vec::new()
-        });
+    fn all(networks: &[SharedNetwork], ways: &[WayReport]) -> Vec<Self> {
         let networks = networks.iter().map(|network| (network.devices().to_vec(), network.to_string()));
         let addresses = SharedAddress::among(ways);
         let addresses = addresses.iter().map(|address| (address.devices().to_vec(), address.to_string()));

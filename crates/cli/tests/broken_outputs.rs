@@ -86,7 +86,6 @@ fn an_error_that_cannot_be_told_has_the_same_exit_code() {
         &["run", "--bogus"],
         &["run", "-s", "gw.example", "--path", "lo", "--carrier", "udp", "--", "true"],
         &["check", "plait://gw.invalid"],
-        &["lab", "status"],
         &["connect", "gw.invalid", "1"],
         &[
             "serve",

@@ -28,7 +28,7 @@ use crate::path::PathSpec;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::shared::{Phase, Shared};
 use crate::shared_networks::SharedNetwork;
-use crate::stream::Stream;
+use crate::stream::{AbortOnDrop, Stream};
 use crate::sys::BINDS_TO_DEVICES;
 use crate::udp::KEEP_ALIVE;
 use crate::wake::Wake;
@@ -90,7 +90,7 @@ impl Host {
 
     /// Opens a connection to a host with these addresses, best first.
     ///
-    /// Dropping the future ends the attempt.
+    /// Dropping the future resets the connection.
     ///
     /// # Errors
     /// No path can reach any of them, no answer comes, or the peer refuses. The reason is a [`crate::Failure`] inside the error.
@@ -104,7 +104,9 @@ impl Host {
     /// As [`Host::connect`].
     pub async fn connect_with(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
         let stream = self.begin(config, remotes)?;
+        let given_up = AbortOnDrop::of(&stream);
         stream.opened().await?;
+        given_up.disarm();
         Ok(stream)
     }
 

@@ -41,11 +41,11 @@ pub(crate) struct Requests {
     wake: Arc<Wake>,
 }
 
-type Reply = oneshot::Sender<Result<(), Error>>;
+type Reply<T = ()> = oneshot::Sender<Result<T, Error>>;
 
 #[derive(Debug)]
 enum Request {
-    OpenPort(u16, Reply),
+    OpenPort(u16, Reply<OpenPort>),
     UsePath(PathSpec, Reply),
     ClosePort(u16),
     TakeDown,
@@ -68,6 +68,8 @@ struct Watch {
     mended: LogLimit,
     not_mended: LogLimit,
     shared: Arc<Shared>,
+    /// For the ports that are handed out.
+    own: Requests,
     requests: Receiver<Request>,
     wake: Arc<Wake>,
 }
@@ -82,16 +84,17 @@ impl NetworkMonitor {
         let links = Announcements::of_links()?;
         let rules = network.has_rules().then(Announcements::of_rules).transpose()?;
         let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
-        let wakes = wake.clone();
+        let requests = Requests { sender, wake: wake.clone() };
+        let own = requests.clone();
         let mut watch =
-            Watch { network, links, rules, mended, not_mended, shared, requests: received, wake: wakes };
+            Watch { network, links, rules, mended, not_mended, shared, own, requests: received, wake };
         watch.look()?;
         watch.note_look();
         let thread = std::thread::Builder::new()
             .name("plait-monitor".into())
             .spawn(move || watch.run())
             .map_err(|source| Error::system("start a thread", source))?;
-        Ok(Self { requests: Requests { sender, wake }, thread: Some(thread) })
+        Ok(Self { requests, thread: Some(thread) })
     }
 
     pub(crate) fn requests(&self) -> Requests {
@@ -100,8 +103,7 @@ impl NetworkMonitor {
 
     /// Sends connections to `port` to the stack.
     pub(crate) async fn open_port(&self, port: u16) -> Result<OpenPort, Error> {
-        self.requests.ask(|reply| Request::OpenPort(port, reply)).await?;
-        Ok(OpenPort { requests: self.requests(), port })
+        self.requests.ask(|reply| Request::OpenPort(port, reply)).await
     }
 }
 
@@ -111,7 +113,8 @@ impl Requests {
         self.ask(|reply| Request::UsePath(spec, reply)).await
     }
 
-    async fn ask(&self, request: impl FnOnce(Reply) -> Request) -> Result<(), Error> {
+    /// An answer that is not received is dropped: a port that was opened for it is closed then.
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(request(reply)).map_err(|_| Error::Gone)?;
         self.wake.ask();
@@ -194,15 +197,13 @@ impl Watch {
         }
     }
 
-    fn open_port(&mut self, port: u16, reply: Reply) {
+    fn open_port(&mut self, port: u16, reply: Reply<OpenPort>) {
         let mut result = self.network.open_port(port);
         // The rules may have been removed a moment ago.
         if matches!(result, Err(Error::Program { .. })) && self.mend_rules() {
             result = self.network.open_port(port);
         }
-        if let Err(Ok(())) = reply.send(result) {
-            self.network.close_port(port);
-        }
+        let _ = reply.send(result.map(|()| OpenPort { requests: self.own.clone(), port }));
     }
 
     /// Puts our rules back if they were removed; whether that was so. What this changes is announced to us, too, and

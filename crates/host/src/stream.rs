@@ -388,6 +388,32 @@ impl AsyncWrite for Stream {
     }
 }
 
+/// Resets a connection when it is dropped, unless it is disarmed: a connection that is given up while it opens does not end in order without
+/// a byte.
+#[derive(Debug)]
+#[must_use = "it resets the connection when it is dropped"]
+pub struct AbortOnDrop(Option<Monitor>);
+
+impl AbortOnDrop {
+    /// For the connection of `stream`.
+    pub fn of(stream: &Stream) -> Self {
+        Self(Some(stream.monitor()))
+    }
+
+    /// Lets the connection live.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(monitor) = &self.0 {
+            monitor.abort();
+        }
+    }
+}
+
 impl Drop for WriteHalf {
     fn drop(&mut self) {
         self.finish();

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::plait_host::{Config, Joins, Ranges};
+use ::plait_host::{AbortOnDrop, Config, Joins, Ranges};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Carriers;
 use crate::connecting::ConnectOptions;
-use crate::counters::{HostState, HostTotals};
+use crate::counters::{self, HostState, HostTotals};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -98,7 +98,7 @@ impl Host {
         if let Some(expected) = &expected {
             expected.judge_paths(&self.devices())?;
         }
-        let until = options.limit().map(|limit| Instant::now() + limit);
+        let until = options.limit().and_then(|limit| Instant::now().checked_add(limit));
         let late = || Error::late(Vec::new());
         let (addresses, basis) = match expected.as_ref().filter(|expected| expected.asks_each_path()) {
             Some(expected) => {
@@ -115,6 +115,7 @@ impl Host {
             return Err(remote.without_address());
         }
         let stream = self.inner.begin(config, &addresses)?;
+        let given_up = AbortOnDrop::of(&stream);
         match by(until, stream.opened()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
@@ -141,13 +142,9 @@ impl Host {
         if let Some(expected) = expected {
             let status = stream.status();
             // Before the application has the stream, and so before a byte of it is sent.
-            if let Err(error) =
-                expected.judge(status.as_ref().and_then(|status| status.sealed.as_ref()), basis)
-            {
-                stream.abort();
-                return Err(error);
-            }
+            expected.judge(status.as_ref().and_then(|status| status.sealed.as_ref()), basis)?;
         }
+        given_up.disarm();
         Stream::new(stream, self.inner.path_control(), None)
     }
 
@@ -219,13 +216,14 @@ impl Host {
     /// Totals since the start: what was dropped or refused, by reason.
     #[must_use]
     pub fn totals(&self) -> HostTotals {
-        HostTotals::new(&self.inner.counters(), self.inner.malformed().total())
+        let (totals, _) = counters::of_host(self.inner.counters());
+        HostTotals { malformed: self.inner.malformed().total(), ..totals }
     }
 
     /// What the host keeps for connections now.
     #[must_use]
     pub fn state(&self) -> HostState {
-        HostState::new(&self.inner.counters())
+        counters::of_host(self.inner.counters()).1
     }
 
     /// Waits until no connection is left: dropped streams have delivered what was written. Dropping the future changes nothing.
@@ -233,9 +231,9 @@ impl Host {
         self.inner.drained().await;
     }
 
-    /// Waits until the connections of dropped streams have delivered what was written, then gives up this handle. The stack ends with its
-    /// last handle; the network is restored before this returns. It also waits for connections with a live [`Stream`]. Dropping the future
-    /// drops the handle at once.
+    /// Waits until no connection of the stack is left, those with a live [`Stream`] and those of other handles included, then gives up this
+    /// handle. The last handle ends the stack, and `close` then returns after the network is restored. Dropping the future drops the handle
+    /// at once.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -9,7 +9,7 @@ use plait_handshake::Fingerprint;
 use crate::attempt::Attempt;
 use crate::both::Both;
 use crate::choice::{self, CarrierChoice};
-use crate::counters::ConnectionCounters;
+use crate::counters::{self, ConnectionCounters};
 use crate::networks::SharedNetwork;
 use crate::path::PathState;
 use crate::path_totals::PathTotals;
@@ -211,7 +211,7 @@ impl Status {
     /// Totals of dropped, refused and repaired things.
     #[must_use]
     pub fn counters(&self) -> ConnectionCounters {
-        ConnectionCounters::new(&self.status.counters)
+        counters::of_connection(self.status.counters).0
     }
 
     /// Bytes that were written and that the peer has acknowledged.

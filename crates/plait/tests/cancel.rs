@@ -108,6 +108,81 @@ async fn a_dropped_attempt_leaves_no_connection_and_a_limit_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_is_dropped_behind_its_first_answer_never_reaches_the_application_of_the_server() {
+    let (server, client, identity) = (host(), host(), Identity::generate().expect("a key"));
+    let listener = listen(&server, &identity).await;
+    let trust = || Trust::pinned(identity.fingerprint());
+    // Longer and longer: the last ones are dropped at each step of the handshake, or connect.
+    let mut connected = 0;
+    for tenths in 0..60 {
+        let patience = Duration::from_micros(100 * tenths);
+        tokio::select! {
+            biased;
+            stream = client.connect(at(&listener), trust()) => {
+                connected += 1;
+                stream.expect("the server answers").abort();
+            }
+            () = sleep(patience) => {}
+        }
+    }
+    timeout(LIMIT, client.drained()).await.expect("nothing is left");
+    let mut ended = 0;
+    while let Ok(stream) = timeout(Duration::from_millis(200), listener.accept()).await {
+        let read = stream.expect("the host lives").read_chunk().await;
+        assert!(read.is_err(), "an orderly end of a connection that was given up: {read:?}");
+        ended += 1;
+    }
+    assert!(ended >= connected, "{ended} of {connected}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tasks_that_wait_for_connections_get_one_each() {
+    let (server, client, identity) = (host(), host(), Identity::generate().expect("a key"));
+    let listener = Arc::new(listen(&server, &identity).await);
+    let mut waiting = JoinSet::new();
+    for _ in 0..2 {
+        let listener = listener.clone();
+        // It returns after one connection, and so does not take that of the other task.
+        waiting.spawn(async move { listener.accept().await.map(drop) });
+    }
+    sleep(Duration::from_millis(20)).await;
+    for _ in 0..2 {
+        drop(connect(&client, &listener, &identity).await);
+    }
+    for _ in 0..2 {
+        let accepted = timeout(LIMIT, waiting.join_next()).await.expect("each is woken");
+        accepted.expect("two tasks").expect("no panic").expect("the host lives");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_is_given_back_by_a_dropped_call_and_a_second_listener_leaves_the_first_one_alone() {
+    let (server, client, identity) = (host(), host(), Identity::generate().expect("a key"));
+    let service = || Service::sealed(&identity, Clients::anyone());
+    let port = listen(&server, &identity).await.port();
+    // Polled once: the answer comes, and is not taken.
+    for _ in 0..20 {
+        drop(once(server.listen(port, service())).await);
+        sleep(Duration::from_millis(5)).await;
+    }
+    // The sockets of a port that was given back end a moment later.
+    let listener = timeout(LIMIT, async {
+        loop {
+            match server.listen(port, service()).await {
+                Ok(listener) => return listener,
+                Err(_) => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    let listener = listener.await.expect("a dropped call gives the port back");
+    let error = server.listen(port, service()).await.expect_err("taken");
+    assert_eq!(error.kind(), ErrorKind::PortInUse, "{error}");
+    sleep(Duration::from_millis(100)).await;
+    let (near, far) = tokio::join!(connect(&client, &listener, &identity), listener.accept());
+    drop((near, far.expect("the first listener still hears")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stack_lives_as_long_as_its_last_handle() {
     let (server, client, identity) = (host(), host(), Identity::generate().expect("a key"));
     let listener = listen(&server, &identity).await;

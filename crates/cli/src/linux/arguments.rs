@@ -163,8 +163,7 @@ impl Arguments {
 }
 
 /// The commands of `plait-lab` that an unknown command of `plait` may mean, each with its name there.
-const OF_LABORATORY: [(&str, &str); 4] =
-    [("lab", "up"), ("demo", "demo"), ("figures", "figures"), ("attack", "scramble")];
+const OF_LABORATORY: [(&str, &str); 3] = [("lab", "COMMAND"), ("demo", "demo"), ("attack", "scramble")];
 
 /// Returns the error that names `plait-lab`, if the unknown command is one of the laboratory.
 fn of_laboratory(error: &clap::Error, definition: &mut clap::Command) -> Option<clap::Error> {

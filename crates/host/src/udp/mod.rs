@@ -133,6 +133,9 @@ impl Udp {
     /// Listens on `port` of all paths, including later ones.
     pub(crate) fn open_port(&self, port: u16) -> Result<(), Error> {
         let mut table = self.lock();
+        if table.ports.contains(&port) {
+            return Err(Error::PortInUse { port, holder: "this host listens on it already" });
+        }
         let opened = self.listen_everywhere(&mut table, port);
         match opened {
             Ok(()) => {
