@@ -99,15 +99,22 @@ impl Endpoint {
         }
     }
 
-    /// Passes a change of a path to the connections that it concerns: those with a subflow over it, and, if it opens a way, those that may
-    /// join there or announce it.
+    /// Passes a change of a path to the connections that it concerns: those with a subflow over it, those that have announced its address,
+    /// and, if it opens a way, those that may join there or announce it.
     pub(crate) fn on_path_changed(&mut self, now: Instant, change: PathChange) {
         let mut concerned = BTreeSet::new();
-        for address in change.addresses() {
+        let addresses = change.addresses();
+        for &address in &addresses {
             concerned.extend(self.around.demux.connections_at(address));
         }
         if change.opens_a_way(&self.around.paths) {
             concerned.extend(&self.path_seekers);
+        } else {
+            let has_announced = |id: &ConnectionId| {
+                let entry = self.connections.get(id);
+                entry.is_some_and(|entry| addresses.iter().any(|&own| entry.connection.has_announced(own)))
+            };
+            concerned.extend(self.path_seekers.iter().copied().filter(has_announced));
         }
         for id in concerned {
             if let Some(entry) = self.connections.get_mut(&id) {
@@ -325,6 +332,7 @@ mod tests {
     use core::net::Ipv4Addr;
     use plait_base::PathId;
     use plait_mptcp::Config;
+    use plait_wire::{MptcpOption, TcpOption};
 
     const NOW: Instant = Instant::from_millis(1000);
     /// The paths of the client: its connections begin on the first.
@@ -430,6 +438,23 @@ mod tests {
         pair.client.set_path(NOW, twin(true));
         let down = pair.concerned(|client| client.remove_path(NOW, THIRD));
         assert_eq!(down, [false, true], "the path that is left may be wanted now");
+    }
+
+    /// The server announces its second address, which the client cannot reach, and then loses it.
+    #[test]
+    fn a_path_that_was_announced_and_never_joined_is_withdrawn_when_it_goes_down() {
+        let mut pair = Pair::connected();
+        pair.server.set_path(NOW, path(SECOND, 9, true));
+        pair.exchange();
+        let id = *pair.server.path_seekers.first().expect("the multipath connection");
+        let own = Ipv4Addr::new(10, 0, 9, 2).into();
+        assert!(pair.server.connections[&id].connection.has_announced(own));
+        pair.server.set_path(NOW, path(SECOND, 9, false));
+        assert!(!pair.server.connections[&id].connection.has_announced(own));
+        pair.server.handle_timeout(NOW);
+        let removal = pair.server.poll_transmit(NOW).expect("REMOVE_ADDR");
+        let mut options = plait_wire::options(&removal.segment.options).flatten();
+        assert!(options.any(|option| matches!(option, TcpOption::Mptcp(MptcpOption::RemoveAddr(_)))));
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer was told this address of ours, and not yet that it is gone.
+    pub fn has_announced(&self, own: IpAddr) -> bool {
+        self.paths.is_announced(own)
+    }
+
     fn may_announce(&self) -> bool {
         let confirmed = match self.role {
             Role::Active => self.protection.is_confirmed(),

@@ -5,7 +5,7 @@ use plait_base::Dsn;
 use plait_wire::{Mapping, ResetReason};
 
 use crate::protection::Mode;
-use crate::subflows::{Control, ResetInfo};
+use crate::subflows::{Control, ResetInfo, Stage};
 use crate::{Connection, PlainReason};
 
 /// Whether mappings were already sent, so that the peer must learn where they end.
@@ -107,8 +107,12 @@ impl Connection {
         }
     }
 
-    /// Handles a subflow on which the options are stripped.
+    /// Handles a subflow on which the options are stripped. A subflow that has ended stays as it is: its bytes without a mapping may be
+    /// those of a mapping that was refused.
     pub(crate) fn on_stripped(&mut self, index: usize) {
+        if self.subflows[index].state.stage() == Stage::Over {
+            return;
+        }
         log::debug!(subflow = self.subflows[index].state.id().0, "options are stripped on the way");
         self.counters.stripped += 1;
         if self.can_fall_back(index) {

@@ -145,7 +145,8 @@ impl Connection {
     }
 
     /// Whether any path of the host that can be used concerns it, because it may join over that path or announce it. Other changes concern
-    /// it only if it has a subflow there, or if the path shares its device with one that can be used.
+    /// it only if it has a subflow there, if it has announced the address of the path ([`Connection::has_announced`]), or if the path
+    /// shares its device with one that can be used.
     pub fn wants_paths(&self) -> bool {
         self.mode() == Mode::Multipath
             && !self.closing.is_over()

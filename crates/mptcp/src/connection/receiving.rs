@@ -186,13 +186,14 @@ impl Connection {
         let use_checksum = self.protection.has_checksums();
         let (Some(numbers), Some(mapping)) = (self.protection.numbers_mut(), dss.mapping) else { return };
         let dsn = numbers.incoming.sequence(mapping.dsn, self.incoming.next());
-        numbers.long_acks = matches!(mapping.dsn, plait_wire::DataSequence::Long(_));
+        let is_long = matches!(mapping.dsn, plait_wire::DataSequence::Long(_));
         let length = u64::from(mapping.length).saturating_sub(u64::from(dss.data_fin));
         // A DATA_FIN alone has no bytes to be checked.
         if mapping.checksum.is_some() != use_checksum && (!use_checksum || length > 0) {
             self.refuse_mapping(index);
             return;
         }
+        numbers.long_acks = is_long;
         if dss.data_fin {
             self.on_data_fin(index, dsn + length);
         }

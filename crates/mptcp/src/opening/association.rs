@@ -128,6 +128,14 @@ impl Association {
         }
     }
 
+    /// As [`Connection::has_announced`]; `false` for an opening of our own, which announces nothing yet.
+    pub fn has_announced(&self, own: core::net::IpAddr) -> bool {
+        match self {
+            Self::Opening(_) => false,
+            Self::Connection(connection) => connection.has_announced(own),
+        }
+    }
+
     /// As [`Connection::handle_paths`].
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         pass!(self.handle_paths(now, host));

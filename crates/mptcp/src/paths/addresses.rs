@@ -178,13 +178,17 @@ impl Addresses {
         Some(id)
     }
 
+    /// Whether the peer was told this address of ours, and not yet that it is gone.
+    pub(super) fn is_announced(&self, own: IpAddr) -> bool {
+        self.local.iter().any(|&(known, id)| known == own && self.announced.iter().any(|one| one.id == id))
+    }
+
     /// Returns the announced addresses of ours that no path has any more.
     pub(super) fn lost(&self, paths: &Paths) -> Vec<IpAddr> {
         let is_there = |path: &Path| path.up && path.class != PathClass::Never;
         let is_lost = |own: IpAddr| !paths.with_address(own).is_some_and(is_there);
-        let is_announced = |id: u8| self.announced.iter().any(|one| one.id == id);
-        let lost = self.local.iter().filter(|&&(own, id)| is_announced(id) && is_lost(own));
-        lost.map(|&(own, _)| own).collect()
+        let own = self.local.iter().map(|&(own, _)| own);
+        own.filter(|&own| self.is_announced(own) && is_lost(own)).collect()
     }
 
     /// Queues the withdrawal of the address with this id. It is sent as soon as there is a subflow.

@@ -314,6 +314,11 @@ impl PathManager {
         self.addresses.forget_own(own)
     }
 
+    /// Whether the peer was told this address of ours, and not yet that it is gone.
+    pub(crate) fn is_announced(&self, own: IpAddr) -> bool {
+        self.addresses.is_announced(own)
+    }
+
     /// Returns the announced addresses of ours that no path has any more.
     pub(crate) fn lost_addresses(&self, paths: &Paths) -> Vec<IpAddr> {
         self.addresses.lost(paths)

@@ -9,8 +9,8 @@ use core::net::SocketAddr;
 use plait_base::Duration;
 use plait_mptcp::{Counters, Event, Joins, Negotiated, Path, PlainReason, Refused};
 use plait_wire::{
-    CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpJoin, MpPrio, MptcpOption,
-    RemoveAddr, ResetReason, Segment, TcpOption, option_bytes, options,
+    CapableFlags, DataAck, DataSequence, Dss, FastClose, Flags, Mapping, MpCapable, MpJoin, MpPrio,
+    MptcpOption, RemoveAddr, ResetReason, Segment, TcpOption, option_bytes, options,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -228,6 +228,54 @@ fn a_checksum_that_is_missing_or_was_not_agreed_on_ends_the_subflow() {
     assert!(survives_mapping(false, None));
     assert!(!survives_mapping(false, Some(0x1234)), "not negotiated");
     assert!(!survives_mapping(true, None), "missing");
+}
+
+/// A middlebox takes the checksum out of the first mapping, or adds one. With data at once, the mapping is part of MP_CAPABLE.
+//= rfc8684 3.3-02
+//= rfc8684 3.3-03
+//= rfc8684 3.3-04
+#[test]
+fn bytes_of_a_first_mapping_that_is_refused_are_not_delivered_as_plain_tcp() {
+    for (negotiated, data_at_once) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = World::new(SEED, vec![Link::default()], 1);
+        world.config(|config| config.checksum = negotiated);
+        let other = move |checksum: Option<u16>| if negotiated { None } else { checksum.or(Some(0x1234)) };
+        let resets = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&resets);
+        world.tap = Box::new(move |from, segment| {
+            if from == SERVER && segment.flags.contains(Flags::RST) {
+                log.borrow_mut().push(reset_reason(segment));
+            }
+            if from == CLIENT && !segment.payload.is_empty() {
+                rewrite(segment, |option| {
+                    Some(match option {
+                        MptcpOption::Capable(capable) => {
+                            MptcpOption::Capable(MpCapable { checksum: other(capable.checksum), ..capable })
+                        }
+                        MptcpOption::Dss(dss) => {
+                            let change =
+                                |mapping: Mapping| Mapping { checksum: other(mapping.checksum), ..mapping };
+                            MptcpOption::Dss(Dss { mapping: dss.mapping.map(change), ..dss })
+                        }
+                        option => option,
+                    })
+                });
+            }
+            Fate::Pass
+        });
+        if data_at_once {
+            world.send(CLIENT, b"refused");
+        }
+        world.connect();
+        world.wait(100);
+        world.send(CLIENT, b"refused");
+        world.serve(CLIENT);
+        world.wait(100);
+        let case = (negotiated, data_at_once);
+        assert_eq!(world.sides[SERVER].received, b"", "{case:?}");
+        assert_eq!(world.status(SERVER).counters.stripped, 0, "{case:?}");
+        assert_eq!(resets.borrow().first(), Some(&Some(ResetReason::Mptcp)), "{case:?}");
+    }
 }
 
 //= rfc8684 3-03

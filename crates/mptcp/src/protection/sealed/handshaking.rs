@@ -153,7 +153,7 @@ impl Sealed {
         if !self.ours().is_some_and(|ours| ours.admits(&complete.peer)) {
             return Err("the handshake has not proved the identity that is required of the peer");
         }
-        let failed = Stage::Failed { was_established: false };
+        let failed = Stage::Failed { was: None };
         let Stage::Handshaking(handshaking) = core::mem::replace(&mut self.stage, failed) else {
             return Err("no handshake runs");
         };

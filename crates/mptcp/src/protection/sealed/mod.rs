@@ -83,11 +83,8 @@ enum Stage {
     Handshaking(Box<Handshaking>),
     /// Both sides have the keys.
     Established(Box<Established>),
-    /// It failed.
-    Failed {
-        /// After both sides had the keys.
-        was_established: bool,
-    },
+    /// It failed. What it was, if both sides had the keys before.
+    Failed { was: Option<Box<SealedStatus>> },
 }
 
 /// What the SYNs have agreed on.
@@ -203,7 +200,8 @@ impl Sealed {
     /// The connection has failed, or will before it is used.
     pub(crate) fn note_failure(&mut self, why: Option<String>) {
         self.failure = why.or(self.failure.take());
-        self.stage = Stage::Failed { was_established: self.is_or_was_established() };
+        let was = self.is_or_was_established().then(|| Box::new(self.status()));
+        self.stage = Stage::Failed { was };
     }
 
     /// Why this will come to nothing, which the peer was told and will see to.
@@ -218,13 +216,13 @@ impl Sealed {
 
     /// Whether both sides have the keys, or had them.
     pub(super) fn is_or_was_established(&self) -> bool {
-        match self.stage {
-            Stage::Established(_) | Stage::Failed { was_established: true } => true,
+        match &self.stage {
+            Stage::Established(_) | Stage::Failed { was: Some(_) } => true,
             Stage::Offered { .. }
             | Stage::Answered { .. }
             | Stage::Agreed(_)
             | Stage::Handshaking(_)
-            | Stage::Failed { was_established: false } => false,
+            | Stage::Failed { was: None } => false,
         }
     }
 
@@ -294,11 +292,14 @@ impl Sealed {
         self.settings.ratchet
     }
 
-    /// For people.
+    /// For people. A connection that failed after both sides had the keys still tells the peer and the suite that it had.
     pub(crate) fn status(&self) -> SealedStatus {
         let status = SealedStatus { failure: self.failure.clone(), ..SealedStatus::default() };
         match &self.stage {
-            Stage::Offered { .. } | Stage::Failed { .. } => status,
+            Stage::Failed { was: Some(was) } => {
+                SealedStatus { failure: status.failure, ..SealedStatus::clone(was) }
+            }
+            Stage::Offered { .. } | Stage::Failed { was: None } => status,
             Stage::Answered { agreed, .. } | Stage::Agreed(agreed) => {
                 SealedStatus { handshake: Some(agreed.tep.name()), ..status }
             }

@@ -65,7 +65,7 @@ impl Sealed {
 
     /// Returns a connection that fails before its SYN was examined.
     pub(in crate::protection) fn unanswered(settings: &SealedSettings) -> Self {
-        let stage = Stage::Failed { was_established: false };
+        let stage = Stage::Failed { was: None };
         Self::new(settings.clone(), Role::Passive, answer_of(settings), stage)
     }
 
@@ -81,7 +81,7 @@ impl Sealed {
 
     /// Returns the same offer in the failed state, with this reason.
     pub(in crate::protection) fn failed(&self, why: String) -> Self {
-        let stage = Stage::Failed { was_established: false };
+        let stage = Stage::Failed { was: None };
         Self { failure: Some(why), ..Self::new(self.settings.clone(), self.role, self.capable, stage) }
     }
 
@@ -137,7 +137,7 @@ impl Sealed {
         if let Err(refusal) = judge_ack(capable, contents(&eno)) {
             return self.refuse(refusal);
         }
-        match core::mem::replace(&mut self.stage, Stage::Failed { was_established: false }) {
+        match core::mem::replace(&mut self.stage, Stage::Failed { was: None }) {
             Stage::Answered { agreed, eno: _ } => {
                 self.stage = Stage::Agreed(Agreed { subflow, ..agreed });
                 Opened::Sealing
