@@ -4,11 +4,12 @@
 //! subflows.
 
 use plait_base::{Duration, Instant};
+use plait_protect::sealed::PathNumber;
 use plait_wire::ResetReason;
 
 use crate::ConnectionError;
 use crate::protection::Mode;
-use crate::subflows::{OpenersPath, ResetInfo};
+use crate::subflows::ResetInfo;
 
 /// How long both ends, once they are verified, wait for the last acknowledgment of a DATA_FIN: longer than a lost segment takes
 /// to be sent again, if no attacker interferes.
@@ -52,8 +53,9 @@ pub(crate) struct Closing {
 enum Losses {
     /// None has.
     None,
-    /// By resets, and over this path alone: an attacker on it may have sent them, and the peer comes over another one.
-    ResetOn(OpenersPath),
+    /// By resets, and over this path of the opener alone, as far as its number is known: an attacker on it may have sent them, and the peer
+    /// comes over another one.
+    ResetOn(Option<PathNumber>),
     /// Over several paths, and each by a reset: something on each path answers, and the peer may be gone.
     Resets,
     /// One in silence, at least: a path may be dead, and come back.
@@ -260,12 +262,14 @@ impl Closing {
     }
 
     /// Notes how a subflow over a path has ended.
-    pub(crate) fn on_lost(&mut self, path: OpenersPath, is_reset: bool) {
+    pub(crate) fn on_lost(&mut self, path: Option<PathNumber>, is_reset: bool) {
         self.losses = match self.losses {
             _ if !is_reset => Losses::Silence,
             Losses::None => Losses::ResetOn(path),
-            Losses::ResetOn(before) if before.is_same(&path) => Losses::ResetOn(before),
-            Losses::ResetOn(_) | Losses::Resets => Losses::Resets,
+            // Only sealed numbers tell two paths apart: an attacker on one path translates addresses, and joins over several of them.
+            Losses::ResetOn(Some(before)) if path.is_some_and(|path| path != before) => Losses::Resets,
+            Losses::ResetOn(before) => Losses::ResetOn(before.or(path)),
+            Losses::Resets => Losses::Resets,
             Losses::Silence => Losses::Silence,
         };
     }
@@ -333,22 +337,11 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::{IpAddr, Ipv4Addr};
-    use plait_base::PathId;
-    use plait_protect::sealed::PathNumber;
 
-    const A: OpenersPath = from(1);
-    const B: OpenersPath = from(2);
-    /// Over the path of the opener with this address.
-    const fn from(last: u8) -> OpenersPath {
-        let remote = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
-        OpenersPath { number: None, path: PathId(0), remote }
-    }
-
-    /// The opener has named the same path on it.
-    fn numbered(path: OpenersPath) -> OpenersPath {
-        OpenersPath { number: Some(PathNumber(1)), ..path }
-    }
+    const A: Option<PathNumber> = Some(PathNumber::HANDSHAKE);
+    const B: Option<PathNumber> = Some(PathNumber(1));
+    /// No exchange has told its path.
+    const UNNUMBERED: Option<PathNumber> = None;
 
     const OPEN: Ends = Ends {
         is_finished: true,
@@ -384,7 +377,7 @@ mod tests {
     fn where_each_subflow_was_reset_the_rest_is_waited_for_as_long_and_after_silence_it_is_not_given_up() {
         let at = Instant::from_millis;
         let ends = Ends { may_have_all: true, heard: Some(at(900)), ..OPEN };
-        let after = |losses: &[(OpenersPath, bool)], ends: &Ends| {
+        let after = |losses: &[(Option<PathNumber>, bool)], ends: &Ends| {
             let mut closing = Closing::default();
             losses.iter().for_each(|(path, is_reset)| closing.on_lost(*path, *is_reset));
             closing.on_no_subflow(at(1000));
@@ -398,12 +391,16 @@ mod tests {
             (Step::Wait, Step::GiveUp(ConnectionError::TailUnacknowledged))
         );
         assert_eq!(after(&[(A, true), (A, true)], &ends), (Step::Wait, Step::Wait), "one path alone");
-        let translated = [(numbered(A), true), (numbered(B), true)];
-        assert_eq!(
-            after(&translated, &ends),
-            (Step::Wait, Step::Wait),
-            "an attacker on it translates addresses"
-        );
+        for one_path in [[UNNUMBERED, UNNUMBERED], [A, UNNUMBERED], [UNNUMBERED, B]] {
+            let losses = one_path.map(|path| (path, true));
+            assert_eq!(
+                after(&losses, &ends),
+                (Step::Wait, Step::Wait),
+                "they may share a path: {one_path:?}"
+            );
+        }
+        let last_two = after(&[(UNNUMBERED, true), (B, true), (A, true)], &ends);
+        assert_eq!(last_two.1, Step::GiveUp(ConnectionError::TailUnacknowledged));
         assert_eq!(
             after(&[(A, true), (B, false), (A, true)], &ends),
             (Step::Wait, Step::Wait),

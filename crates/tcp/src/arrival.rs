@@ -6,6 +6,7 @@ use plait_wire::{Flags, Segment};
 use crate::ack_policy::Urgency;
 use crate::challenge::Challenge;
 use crate::connection::{Connection, Role};
+use crate::earlier_acks::Duplicate;
 use crate::handshake::SynRepeat;
 use crate::header_options::{Repeats, SegmentView};
 use crate::log;
@@ -174,10 +175,9 @@ impl Connection {
             let old_end = (end as u64).min(self.receive.queue.next());
             let old_start = start.max(1) as u64;
             self.keep_earlier_ack();
-            self.receive.duplicate = (old_start < old_end).then_some((old_start, old_end));
-            if let (Some(clock), Some(stamp)) = (&mut self.timestamps, &view.timestamps) {
-                clock.on_repeated(stamp.value);
-            }
+            let stamp = view.timestamps.as_ref().map(|stamp| stamp.value);
+            self.receive.duplicate =
+                (old_start < old_end).then_some(Duplicate { block: (old_start, old_end), stamp });
             self.flow_label.on_repeated(now, old_start, self.send.rtt.base_rto());
             self.old_segment_in_time_wait(now, segment);
         }
@@ -347,7 +347,8 @@ impl Connection {
             // The pending acknowledgment can cover this segment as well.
             self.receive.duplicate = self.receive.earlier_acks.take_back().and_then(|ack| ack.duplicate);
         }
-        self.receive.duplicate = received.duplicate.or(self.receive.duplicate);
+        let in_window = received.duplicate.map(|block| Duplicate { block, stamp: None });
+        self.receive.duplicate = in_window.or(self.receive.duplicate);
         if !segment.payload.is_empty() {
             let idle = self.send.rtt.base_rto();
             self.receive.acks.on_data(now, segment.wire_segments(), idle);

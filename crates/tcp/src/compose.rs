@@ -7,7 +7,7 @@ use plait_wire::{Flags, OptionBytes, SackBlocks, Segment};
 
 use crate::ack_policy::Urgency;
 use crate::connection::{Connection, SegmentKind, SegmentOptions};
-use crate::earlier_acks::EarlierAck;
+use crate::earlier_acks::{Duplicate, EarlierAck};
 use crate::header_options::{self, SynOptions};
 use crate::log;
 use crate::receive_queue::{Block, MAX_BLOCKS};
@@ -70,7 +70,7 @@ impl Connection {
             segment_size: grant.size,
         };
         let mut all = OptionBytes::new();
-        self.put_stamp(now, &mut all);
+        self.put_stamp(now, self.receive.duplicate, &mut all);
         let _ = all.try_extend_from_slice(&draft.options);
         self.put_blocks_beside(&draft, &mut all);
         self.finish_segment(draft, all)
@@ -112,7 +112,7 @@ impl Connection {
         options: &mut impl SegmentOptions,
     ) -> Segment {
         let mut all = OptionBytes::new();
-        self.put_stamp(now, &mut all);
+        self.put_stamp(now, self.receive.duplicate, &mut all);
         self.put_opaque(SegmentKind::Ack, options, &mut all);
         self.put_sack(&mut all);
         let draft = Draft {
@@ -135,7 +135,7 @@ impl Connection {
         options: &mut impl SegmentOptions,
     ) -> Segment {
         let mut all = OptionBytes::new();
-        self.put_stamp(now, &mut all);
+        self.put_stamp(now, earlier.duplicate, &mut all);
         self.put_opaque(SegmentKind::Ack, options, &mut all);
         if self.sack {
             self.put_blocks(earlier.duplicate, earlier.blocks.iter().copied(), &mut all);
@@ -154,12 +154,10 @@ impl Connection {
         segment
     }
 
-    fn put_stamp(&self, now: Instant, all: &mut OptionBytes) {
+    fn put_stamp(&self, now: Instant, duplicate: Option<Duplicate>, all: &mut OptionBytes) {
         if let Some(clock) = &self.timestamps {
-            let stamp = match self.receive.duplicate {
-                Some(_) => clock.answer_to_repeated(now),
-                None => clock.stamp(now),
-            };
+            let repeated = duplicate.and_then(|duplicate| duplicate.stamp);
+            let stamp = repeated.map_or_else(|| clock.stamp(now), |value| clock.answer_to(now, value));
             header_options::emit_timestamps(stamp, all);
         }
     }
@@ -185,13 +183,14 @@ impl Connection {
 
     fn put_blocks(
         &self,
-        duplicate: Option<Block>,
+        duplicate: Option<Duplicate>,
         held: impl IntoIterator<Item = Block>,
         all: &mut OptionBytes,
     ) {
         let room = header_options::sack_room(all.len());
         let irs = self.receive.irs;
         let blocks: SackBlocks = duplicate
+            .map(|duplicate| duplicate.block)
             .into_iter()
             .chain(held)
             .take(room)
@@ -297,7 +296,7 @@ impl Connection {
     ) -> Segment {
         let mut all = OptionBytes::new();
         if with_ack {
-            self.put_stamp(now, &mut all);
+            self.put_stamp(now, self.receive.duplicate, &mut all);
         }
         self.put_opaque(SegmentKind::Reset, options, &mut all);
         self.stats.segments_sent += 1;

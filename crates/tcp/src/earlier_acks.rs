@@ -9,12 +9,20 @@ use crate::receive_queue::{Block, MAX_BLOCKS, ReceiveQueue};
 /// Acknowledgments that are kept: as many as a driver reads packets at once.
 const MOST: usize = 32;
 
+/// Bytes that arrived twice, for a report (RFC 2883).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Duplicate {
+    pub(crate) block: Block,
+    /// The timestamp of the segment, if all of its bytes had arrived before and lay in front of the window.
+    pub(crate) stamp: Option<u32>,
+}
+
 /// The content of an acknowledgment that has not left.
 #[derive(Clone, Debug)]
 pub(crate) struct EarlierAck {
     /// The acknowledgment number, as an offset.
     next: u64,
-    pub(crate) duplicate: Option<Block>,
+    pub(crate) duplicate: Option<Duplicate>,
     pub(crate) blocks: ArrayVec<Block, MAX_BLOCKS>,
 }
 
@@ -26,7 +34,7 @@ pub(crate) struct EarlierAcks {
 
 impl EarlierAcks {
     /// Keeps what would be said now. Returns whether there was room.
-    pub(crate) fn keep(&mut self, queue: &ReceiveQueue, next: u64, duplicate: Option<Block>) -> bool {
+    pub(crate) fn keep(&mut self, queue: &ReceiveQueue, next: u64, duplicate: Option<Duplicate>) -> bool {
         if self.waiting.len() >= MOST {
             return false;
         }

@@ -4,8 +4,8 @@ use plait_base::{Duration, Instant, SeqNum};
 
 use crate::Config;
 use crate::ack_policy::AckPolicy;
-use crate::earlier_acks::EarlierAcks;
-use crate::receive_queue::{Block, ReceiveQueue};
+use crate::earlier_acks::{Duplicate, EarlierAcks};
+use crate::receive_queue::ReceiveQueue;
 use crate::receive_window::ReceiveWindow;
 
 /// The clock of timestamps has no finer steps.
@@ -73,8 +73,8 @@ pub(crate) struct Receiver {
     pub(crate) finished: bool,
     /// Last acknowledgment sent (Last.ACK.sent of RFC 7323).
     pub(crate) last_ack: u64,
-    /// What arrived twice, to be reported (RFC 2883).
-    pub(crate) duplicate: Option<Block>,
+    /// What arrived twice, to be reported.
+    pub(crate) duplicate: Option<Duplicate>,
     /// Acknowledgments still owed to segments before the last one.
     pub(crate) earlier_acks: EarlierAcks,
     pub(crate) last_arrival: Instant,

@@ -22,14 +22,12 @@ fn is_before(a: u32, b: u32) -> bool {
 pub(crate) struct Timestamps {
     offset: u32,
     recent: u32,
-    /// That of the last segment whose bytes had all arrived before.
-    repeated: Option<u32>,
     recent_at: Instant,
 }
 
 impl Timestamps {
     pub(crate) fn new(offset: u32) -> Self {
-        Self { offset, recent: 0, repeated: None, recent_at: Instant::ZERO }
+        Self { offset, recent: 0, recent_at: Instant::ZERO }
     }
 
     /// Our clock: milliseconds, from a secret start.
@@ -42,17 +40,13 @@ impl Timestamps {
         Stamp { value: self.value(now), echo: self.recent }
     }
 
-    /// Returns the timestamp to send with the answer to a segment whose bytes had all arrived before. RFC 7323 does not take its timestamp,
-    /// as it lies outside the window, and the echo is then that of a segment before it: after an outage in which an acknowledgment was
-    /// lost, the peer would measure the time of the outage as a round trip. The answer echoes what it answers, and nothing else does.
-    pub(crate) fn answer_to_repeated(&self, now: Instant) -> Stamp {
-        let newer = self.repeated.filter(|value| is_before(self.recent, *value));
-        Stamp { value: self.value(now), echo: newer.unwrap_or(self.recent) }
-    }
-
-    /// Notes the timestamp of a segment whose bytes had all arrived before.
-    pub(crate) fn on_repeated(&mut self, value: u32) {
-        self.repeated = Some(value);
+    /// Returns the timestamp to send with the answer to a segment whose bytes had all arrived before, and whose timestamp this is. RFC 7323
+    /// does not take its timestamp, as it lies outside the window, and the echo is then that of a segment before it: after an outage in
+    /// which an acknowledgment was lost, the peer would measure the time of the outage as a round trip. The answer echoes what it answers,
+    /// and nothing else does.
+    pub(crate) fn answer_to(&self, now: Instant, repeated: u32) -> Stamp {
+        let echo = if is_before(self.recent, repeated) { repeated } else { self.recent };
+        Stamp { value: self.value(now), echo }
     }
 
     /// The first value of the peer.

@@ -124,6 +124,8 @@ fn the_answer_to_a_repeated_segment_echoes_that_and_measures_no_outage() {
     assert_eq!(echoed(&mut s), Some(39_200));
     s.give(seg("P.", 201, 1).data(100).stamp(39_210, echo));
     assert_eq!(echoed(&mut s), Some(9000), "behind a hole: RFC 7323, section 4.3");
+    s.give(seg("P.", 201, 1).data(100).stamp(39_220, echo));
+    assert_eq!(echoed(&mut s), Some(9000), "repeated there: no answer to the segment in front of the window");
     assert_eq!(s.read().len(), 100);
 }
 

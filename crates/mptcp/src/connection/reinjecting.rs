@@ -183,7 +183,7 @@ impl Connection {
         log::debug!(subflow = id.0, ?path, %remote, ?was, "subflow is lost: its data goes on others");
         let end = state.end();
         let has_proved = matches!(was, Stage::Open | Stage::Over) && !state.is_unproven();
-        let lost_path = self.subflows[index].openers_path();
+        let path_number = self.subflows[index].path_number();
         let (is_ours, has_carried) = (state.is_ours(), self.subflows[index].tcp.next_offset() > 1);
         if has_carried {
             self.outgoing.on_lost(id);
@@ -224,7 +224,7 @@ impl Connection {
         let is_reset = matches!(end, Some(Closed::Refused | Closed::ResetByPeer));
         // A join that nothing verified says nothing of a path: an attacker on another path may have sent it on from there, or refused it.
         if !is_reset || has_proved {
-            self.closing.on_lost(lost_path, is_reset);
+            self.closing.on_lost(path_number, is_reset);
         }
         // The time of an outage counts from the moment at which the last subflow is given up, not from that at which it is doubted.
         if !self.subflows.has_unended() {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::attempt::Attempt;
 use super::early::Early;
 use super::instances::Instances;
-use super::ways::{Way, ways};
+use super::ways::{Target, ways};
 use crate::connection::options_in::Signals;
 use crate::status::AttemptStage;
 use crate::{
@@ -24,7 +24,7 @@ pub struct ActiveOpen {
     pub(super) remotes: Vec<SocketAddr>,
     pub(super) opened: Instant,
     /// Ways that have not been tried yet.
-    pub(super) waiting: VecDeque<Way>,
+    pub(super) waiting: VecDeque<Target>,
     /// All attempts so far, including failed ones. Each stays until its subflows are closed. The attempt with the most progress determines
     /// how the opening failed. At most one per way.
     pub(super) attempts: Vec<Attempt>,

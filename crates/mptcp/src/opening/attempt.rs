@@ -4,7 +4,7 @@ use crate::log;
 use core::net::SocketAddr;
 use plait_base::{Duration, Instant};
 
-use super::ways::Way;
+use super::ways::Target;
 use crate::connection::Start;
 use crate::protection::Mode;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
@@ -20,7 +20,7 @@ const IDS: u32 = 1 << 16;
 /// One attempt.
 pub(super) struct Attempt {
     pub(super) connection: Box<Connection>,
-    pub(super) way: Way,
+    pub(super) way: Target,
     /// Progress of the attempt.
     pub(super) stage: AttemptStage,
     pub(super) outcome: AttemptOutcome,
@@ -58,7 +58,7 @@ impl Attempt {
         Self {
             local: connection.subflows.first().map(|subflow| subflow.state.tuple().local),
             connection,
-            way: Way { path: path.id, remote },
+            way: Target { path: path.id, remote },
             stage: AttemptStage::SynSent,
             outcome: AttemptOutcome::Running,
             progress_due,
@@ -142,7 +142,7 @@ impl Attempt {
 
     /// Returns the status for display; `opened` is when the first attempt began.
     pub(super) fn status(&self, opened: Instant) -> AttemptStatus {
-        let Way { path, remote } = self.way;
+        let Target { path, remote } = self.way;
         let unspecified = match remote {
             SocketAddr::V4(_) => core::net::IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => core::net::IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED),

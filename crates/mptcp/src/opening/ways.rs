@@ -12,14 +12,19 @@ const MAX_WAYS: usize = 64;
 
 /// One path to one address of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Way {
+pub(super) struct Target {
     pub(super) path: PathId,
     pub(super) remote: SocketAddr,
 }
 
 /// Returns all ways, best first. Ways without a recent failure come first, then regular paths before backups, trusted paths before
 /// untrusted ones, and the order of preference. If possible, the next way differs from the last at both ends.
-pub(super) fn ways(now: Instant, config: &Config, remotes: &[SocketAddr], host: &dyn Host) -> VecDeque<Way> {
+pub(super) fn ways(
+    now: Instant,
+    config: &Config,
+    remotes: &[SocketAddr],
+    host: &dyn Host,
+) -> VecDeque<Target> {
     let usable = |path: &&Path| path.up && may_open_over(&config.protect, path, host);
     let mut paths: Vec<&Path> = host.paths().iter().filter(usable).collect();
     // Stable: the order of preference stays.
@@ -30,7 +35,7 @@ pub(super) fn ways(now: Instant, config: &Config, remotes: &[SocketAddr], host: 
             for (column, &remote) in remotes.iter().enumerate() {
                 if path.local_for(remote.ip()).is_some() {
                     let order = (path.backup, path.class, row.abs_diff(column), row);
-                    ways.push((order, Way { path: path.id, remote }));
+                    ways.push((order, Target { path: path.id, remote }));
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(crate) use signal::{Control, ResetInfo};
 pub(crate) use stage::{Kind, Nonces, Stage, ThirdAck};
 pub(crate) use stall::{STALL_ROUND_TRIPS, Stall, UNKNOWN_RTT};
 pub(crate) use state::{Beginning, SubflowState};
-pub(crate) use subflow::{OpenersPath, Subflow};
+pub(crate) use subflow::Subflow;
 pub(crate) use trial::Trial;
 
 /// All subflows, in the order in which they were opened. An index is valid until a subflow is removed ([`Subflows::take_closed`]).
@@ -272,10 +272,7 @@ impl Subflows {
             let counts = |subflow: &&Subflow| subflow.is_open() && subflow.state.counts();
             self.subflows.iter().filter(counts)
         };
-        let on_path = |subflow: &Subflow| {
-            let path = subflow.openers_path();
-            counted().filter(|other| other.openers_path().is_same(&path)).count()
-        };
+        let on_path = |subflow: &Subflow| counted().filter(|other| other.shares_path(subflow)).count();
         let most = counted().map(on_path).max().filter(|&most| most > 1)?;
         let of_fullest = (0..self.len()).filter(|&index| {
             let subflow = &self.subflows[index];

@@ -1,8 +1,7 @@
 //! One subflow: its TCP, and the state that the connection keeps for it.
 
 use crate::log;
-use core::net::IpAddr;
-use plait_base::{Duration, Instant, PathId};
+use plait_base::{Duration, Instant};
 use plait_protect::sealed::PathNumber;
 use plait_tcp::{State, Stats};
 use plait_wire::{ResetReason, Segment};
@@ -21,30 +20,6 @@ pub(crate) struct Subflow {
     pub(crate) tcp: plait_tcp::Connection,
     pub(crate) state: SubflowState,
     pub(super) memo: Memo,
-}
-
-/// A path of the opener, which opens all subflows of a sealed connection over its paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct OpenersPath {
-    /// The number that the opener has sent, sealed: an attacker cannot choose it.
-    pub(crate) number: Option<PathNumber>,
-    /// Our path, for a subflow of ours.
-    pub(crate) path: PathId,
-    /// The opener's address, for a subflow of the peer.
-    pub(crate) remote: Option<IpAddr>,
-}
-
-impl OpenersPath {
-    /// Whether both are the same path, as far as is known.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (self.number, other.number) {
-            (Some(one), Some(two)) => one == two,
-            (Some(_), None) | (None, Some(_)) | (None, None) => match (self.remote, other.remote) {
-                (Some(one), Some(two)) => one == two,
-                (Some(_), None) | (None, Some(_)) | (None, None) => self.path == other.path,
-            },
-        }
-    }
 }
 
 impl Subflow {
@@ -70,11 +45,20 @@ impl Subflow {
         self.is_good() && !self.state.is_backup() && !self.state.sealed().delivery().is_suspect()
     }
 
-    /// Returns the path of the opener that it crosses.
-    pub(crate) fn openers_path(&self) -> OpenersPath {
-        let state = &self.state;
-        let remote = (!state.is_ours()).then(|| state.tuple().remote.ip());
-        OpenersPath { number: state.sealed().path_number(), path: state.path(), remote }
+    /// Whether both cross the same path of the peer: by the number that the opener has sent, sealed, or else by the address.
+    pub(crate) fn shares_path(&self, other: &Self) -> bool {
+        match (self.path_number(), other.path_number()) {
+            (Some(one), Some(two)) => one == two,
+            (Some(_), None) | (None, Some(_)) | (None, None) => {
+                self.state.tuple().remote.ip() == other.state.tuple().remote.ip()
+            }
+        }
+    }
+
+    /// Returns the opener's number for its path, if both ends know it. An attacker cannot choose it: the handshake crosses path 0, and an
+    /// exchange transmits the others sealed.
+    pub(crate) fn path_number(&self) -> Option<PathNumber> {
+        self.state.sealed().path_number().or(self.state.is_first().then_some(PathNumber::HANDSHAKE))
     }
 
     /// Whether it carries bytes that the peer has not acknowledged.

@@ -43,6 +43,11 @@ pub struct Exchange {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PathNumber(pub u8);
 
+impl PathNumber {
+    /// The path of the handshake, and every path that does not count as another one.
+    pub const HANDSHAKE: Self = Self(0);
+}
+
 /// The role in an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Speaker {

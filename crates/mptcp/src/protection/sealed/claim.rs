@@ -75,11 +75,11 @@ impl Claim {
         self != Self::Settled
     }
 
-    /// Whether control records may be sent.
+    /// Whether control records may be sent. A listener names its addresses to a peer that it has taken only.
     fn may_control(self) -> bool {
         match self {
-            Self::Said | Self::Settled | Self::Awaited | Self::Heard | Self::TurnedAway => true,
-            Self::Unsaid | Self::Elsewhere(_) => false,
+            Self::Said | Self::Settled | Self::TurnedAway => true,
+            Self::Unsaid | Self::Awaited | Self::Heard | Self::Elsewhere(_) => false,
         }
     }
 
@@ -97,15 +97,6 @@ impl Claim {
             Self::Unsaid | Self::Said | Self::Settled => true,
             Self::Awaited | Self::Heard | Self::Elsewhere(_) | Self::TurnedAway => false,
         }
-    }
-}
-
-impl Established {
-    /// Whether control records may be sent. A listener may name its token and its addresses before OPENING, unless its first block is for
-    /// a ticket: then they follow behind that.
-    fn may_control(&self) -> bool {
-        let awaits = matches!(self.claim, Claim::Awaited | Claim::Heard);
-        self.claim.may_control() && !(awaits && self.ticket.is_some())
     }
 }
 
@@ -157,7 +148,7 @@ impl Protection {
     /// Whether records may be sent, and bytes of the application.
     pub(crate) fn may_speak(&self) -> [bool; 2] {
         self.established()
-            .map_or([true; 2], |established| [established.may_control(), established.claim.may_carry()])
+            .map_or([true; 2], |established| [established.claim.may_control(), established.claim.may_carry()])
     }
 
     /// Whether the peer at `remote`, which has said OPENING, may have a connection.

@@ -9,10 +9,6 @@
 //! The opener decides which shares are of different paths, in its message of each exchange, because it knows the devices and their networks.
 //! A listener could only use the addresses of the opener. It would take one path with an address of each family for two. A dishonest opener
 //! has the keys of the connection anyway.
-//!
-//! Paths of one network count as one path ([`Path::network`](crate::Path::network)). The networks can change while the connection lives, and
-//! an attacker on a path may cause that. Therefore each number keeps the devices that it stands for, and the device of the handshake always
-//! has the number of the handshake: no change of the networks makes one device count as two paths.
 
 use core::net::IpAddr;
 use plait_base::{Duration, Instant, PathId, Random};
@@ -24,6 +20,7 @@ use std::collections::BTreeMap;
 
 use super::claim::Claim;
 use super::established::Established;
+use super::path_numbers::PathNumbers;
 use super::records::Broken;
 use crate::paths::Way;
 use crate::subflows::sealed::SealedSubflow;
@@ -34,9 +31,6 @@ use crate::{Paths, PeerIdentity, Ratchet};
 const MAX_EXCHANGES: usize = 64;
 /// Time after a refused join at which the wait for required paths ends: another join may be in progress.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3);
-
-/// The path of the handshake, and every path that does not count as another one.
-const HANDSHAKE: PathNumber = PathNumber(0);
 
 /// State of the shares of the keys.
 pub(super) struct Mixing {
@@ -50,8 +44,7 @@ pub(super) struct Mixing {
     taken_from: Option<u64>,
     /// The address at which the peer answered the handshake.
     first_remote: IpAddr,
-    /// The devices of the opener behind each number. The path of the handshake is behind the first.
-    paths: Vec<Vec<PathId>>,
+    numbers: PathNumbers,
     exchanges: Vec<Pending>,
     /// Paths other than that of the handshake with a share in the keys of our direction, each with its first generation.
     sent: BTreeMap<PathNumber, u64>,
@@ -116,7 +109,7 @@ impl Mixing {
             is_told: false,
             taken_from: Some(0),
             first_remote: first.remote,
-            paths: vec![vec![first.path]],
+            numbers: PathNumbers::new(first.path),
             exchanges: Vec::new(),
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
@@ -155,23 +148,8 @@ impl Mixing {
             .retain(|pending| !matches!(pending.stage, Stage::Agreed { ours: None, theirs: None, .. }));
     }
 
-    /// Returns the opener's number for one of its devices: the first number that stands for this device or for one of the same network.
-    fn number(&mut self, device: PathId, paths: &Paths) -> PathNumber {
-        let is_near = |known: &Vec<PathId>| known.iter().any(|other| paths.is_same_network(*other, device));
-        let is_known = self.paths.iter().any(|known| known.contains(&device));
-        let near = self.paths.iter().position(is_near);
-        let number = near.unwrap_or(self.paths.len());
-        match near.map(|near| &mut self.paths[near]) {
-            Some(devices) if !is_known => devices.push(device),
-            Some(_) => {}
-            None => self.paths.push(vec![device]),
-        }
-        // A byte can number all paths.
-        PathNumber(u8::try_from(number).unwrap_or_default())
-    }
-
     fn note(list: &mut BTreeMap<PathNumber, u64>, path: PathNumber, generation: u64) {
-        if path != HANDSHAKE {
+        if path != PathNumber::HANDSHAKE {
             list.entry(path).or_insert(generation);
         }
     }
@@ -200,9 +178,9 @@ impl Established {
     pub(crate) fn speaker(&mut self, way: Way, paths: &Paths) -> Speaker {
         match self.role {
             End::A if self.knows_peer() || way.remote == self.mixing.first_remote => {
-                Speaker::Opener(self.mixing.number(way.path, paths))
+                Speaker::Opener(self.mixing.numbers.number(way.path, paths))
             }
-            End::A => Speaker::Opener(HANDSHAKE),
+            End::A => Speaker::Opener(PathNumber::HANDSHAKE),
             End::B => Speaker::Listener,
         }
     }

@@ -21,6 +21,7 @@ mod look;
 mod mixing;
 mod negotiation;
 mod options;
+mod path_numbers;
 mod records;
 mod sealing;
 mod syn_data;
