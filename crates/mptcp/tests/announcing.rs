@@ -94,6 +94,42 @@ fn an_announced_address_that_is_gone_is_withdrawn_although_no_subflow_used_it() 
     assert_eq!(*withdrawn.borrow(), [(SERVER, vec![1])]);
 }
 
+//= rfc8684 3.4.1-09
+//= rfc8684 3.4.1-11
+#[test]
+fn an_address_that_is_back_as_another_one_is_withdrawn_before_it_is_announced_again() {
+    let mut world = World::new(24, vec![Link::default()], 2);
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let log = said.clone();
+    world.tap = Box::new(move |from, segment| {
+        for option in plait_wire::options(&segment.options) {
+            use plait_wire::{MptcpOption, TcpOption};
+            match option {
+                Ok(TcpOption::Mptcp(MptcpOption::AddAddr(add))) if from == SERVER => {
+                    log.borrow_mut().push((add.address_id, Some(add.address)));
+                }
+                Ok(TcpOption::Mptcp(MptcpOption::RemoveAddr(remove))) if from == SERVER => {
+                    log.borrow_mut().extend(remove.address_ids.iter().map(|&id| (id, None)));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Fate::Pass
+    });
+    world.send(CLIENT, b"x").connect();
+    world.sides[CLIENT].finishes = false;
+    world.wait(900);
+    let other = core::net::Ipv4Addr::new(198, 51, 100, 7);
+    world.change_path(SERVER, plait_mptcp::Path { up: false, ..path(1, SERVER) });
+    world.wait(900);
+    world.change_path(SERVER, plait_mptcp::Path { public_v4: Some(other), ..path(1, SERVER) });
+    world.wait(900);
+    let mut said = said.take();
+    said.dedup();
+    let expected = [(1, Some(world::address(1, SERVER))), (1, None), (1, Some(other.into()))];
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn an_opener_announces_one_address_of_each_further_path() {
     for (paths, told) in [(1, 0), (2, 1)] {

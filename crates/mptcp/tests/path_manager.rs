@@ -307,6 +307,45 @@ fn a_withdrawal_that_is_a_lie_closes_nothing_that_works() {
     world.assert_clean_end();
 }
 
+//= rfc8684 3.4.2-03
+#[test]
+fn a_withdrawal_draws_a_keep_alive_on_the_path_and_closes_it_only_without_an_answer() {
+    for is_dead in [false, true] {
+        let mut world = World::new(42, vec![Link::default(); 2], 1);
+        let last = Rc::new(RefCell::new(None));
+        let (log, probes) = (last.clone(), Rc::new(Cell::new(0)));
+        let (count, is_cut) = (probes.clone(), Rc::new(Cell::new(false)));
+        let cut = is_cut.clone();
+        world.tap = Box::new(move |from, segment| {
+            let is_second = [segment.source.ip(), segment.destination.ip()].contains(&address(1, CLIENT));
+            if from == CLIENT && !is_second {
+                *log.borrow_mut() = Some(segment.clone());
+            }
+            count.set(count.get() + usize::from(from == SERVER && is_second));
+            if is_second && cut.get() { Fate::Drop } else { Fate::Pass }
+        });
+        idle(&mut world);
+        world.wait(2_000);
+        is_cut.set(is_dead);
+        probes.set(0);
+        let mut withdrawal = last.take().expect("a segment on the first path");
+        withdrawal.seq += withdrawal.len_seq();
+        (withdrawal.payload, withdrawal.segment_size) = (bytes::Bytes::new(), 1);
+        let others: Vec<_> = withdrawal.options.iter().copied().collect();
+        let others = plait_wire::options(&others).filter_map(Result::ok);
+        let others = others.filter(|option| matches!(option, TcpOption::Timestamps { .. }));
+        let remove = MptcpOption::RemoveAddr(plait_wire::RemoveAddr { address_ids: &[1] });
+        withdrawal.options =
+            plait_wire::option_bytes(others.chain([TcpOption::Mptcp(remove)])).expect("it fits");
+        world.deliver(SERVER, &withdrawal);
+        let until_probe = probes.get();
+        world.wait(10_000);
+        assert_eq!(until_probe, 1, "nothing else is sent on the path");
+        assert_eq!(world.usable(SERVER), if is_dead { 1 } else { 2 });
+        assert_eq!(world.status(SERVER).counters.removals_ignored, u64::from(!is_dead));
+    }
+}
+
 //= rfc8684 3.4.2-04
 #[test]
 fn the_first_address_is_not_joined_again_once_it_was_withdrawn() {

@@ -308,3 +308,49 @@ fn a_listener_tells_its_window_once_if_it_is_larger_than_a_syn_can_say() {
         assert_eq!((count.get(), world.usable(CLIENT)), (updates, subflows), "{buffer:?}");
     }
 }
+
+//= rfc8684 3.3.2-05
+#[test]
+fn a_peer_that_sends_a_data_ack_only_when_it_advances_is_understood() {
+    use plait_wire::{DataAck, MptcpOption};
+    let mut world = World::new(11, vec![Link::default()], 1);
+    let counts = std::rc::Rc::new(core::cell::RefCell::new([0usize; 2]));
+    let (seen, mut last) = (counts.clone(), [None; 2]);
+    world.tap = Box::new(move |from, segment| {
+        world::segments::rewrite(segment, |option| match option {
+            MptcpOption::Dss(mut dss) => {
+                let mut is_new = |ack: DataAck| last[from].replace(ack) != Some(ack);
+                dss.data_ack = dss.data_ack.filter(|&ack| is_new(ack));
+                seen.borrow_mut()[usize::from(dss.data_ack.is_some())] += 1;
+                (dss != plait_wire::Dss::default()).then_some(MptcpOption::Dss(dss))
+            }
+            other => Some(other),
+        });
+        world::Fate::Pass
+    });
+    both_ways(&mut world, 300_000);
+    let [without, with] = *counts.borrow();
+    assert!(without > 0 && with > 0, "{without} without, {with} with");
+    assert_eq!(world.status(CLIENT).negotiated, MULTIPATH);
+    world.assert_clean_end();
+}
+
+//= rfc8684 3.3.1-05
+#[test]
+fn urgent_data_is_delivered_in_its_place_in_the_stream() {
+    let mut world = World::new(12, vec![Link::default(); 2], 1);
+    let count = std::rc::Rc::new(core::cell::Cell::new(0));
+    let seen = count.clone();
+    world.tap = Box::new(move |_, segment| {
+        if !segment.payload.is_empty() {
+            segment.flags = segment.flags.with(plait_wire::Flags::URG);
+            segment.urgent = segment.payload.len().min(10) as u16;
+            seen.set(seen.get() + 1);
+        }
+        world::Fate::Pass
+    });
+    both_ways(&mut world, 300_000);
+    assert!(count.get() > 100, "{}", count.get());
+    assert_eq!(world.status(SERVER).negotiated, MULTIPATH);
+    world.assert_clean_end();
+}

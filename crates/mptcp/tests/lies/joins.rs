@@ -83,7 +83,12 @@ fn joins_that_prove_nothing_are_limited_in_number_and_those_beyond_are_answered_
 fn a_join_whose_hmac_was_changed_on_the_way_is_reset() {
     for from_side in [CLIENT, SERVER] {
         let mut world = World::new(5, vec![Link::default(); 2], 1);
+        let resets = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&resets);
         world.tap = Box::new(move |from, segment| {
+            if segment.flags.contains(Flags::RST) {
+                log.borrow_mut().push((from, reset_reason(segment)));
+            }
             if from == from_side {
                 rewrite(segment, |option| match option {
                     MptcpOption::Join(MpJoin::SynAck { backup, reserved, address_id, mut hmac, nonce }) => {
@@ -105,6 +110,7 @@ fn a_join_whose_hmac_was_changed_on_the_way_is_reset() {
         assert!(world.sides[SERVER].received == data);
         let failures = [CLIENT, SERVER].map(|side| world.status(side).counters.bad_join_hmacs);
         assert!(failures[1 - from_side] > 0, "{failures:?}");
+        assert_eq!(resets.borrow().first(), Some(&(1 - from_side, Some(ResetReason::Mptcp))));
         assert_eq!(world.links[1].carried, [0, 0]);
     }
 }

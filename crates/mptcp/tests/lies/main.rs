@@ -1,6 +1,7 @@
 //! False signals of a peer, or of an attacker on the path: they are counted, and never lead to a wrong byte.
 
 mod joins;
+mod messages;
 #[path = "../world/mod.rs"]
 mod world;
 
@@ -126,7 +127,6 @@ fn a_mapping_outside_the_window_delivers_nothing() {
     assert_eq!(world.sides[SERVER].received, b"honest ");
 }
 
-//= rfc8684 3.3.2-05
 #[test]
 fn the_first_of_two_mappings_for_the_same_bytes_counts() {
     let (mut world, seen) = connected(SEED);

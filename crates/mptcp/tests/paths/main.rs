@@ -45,6 +45,7 @@ fn a_black_hole_in_mid_transfer_costs_less_than_a_second() {
 }
 
 //= rfc8684 3.3.6-03
+//= rfc8684 3.6-03
 #[test]
 fn a_path_that_comes_back_is_used_again() {
     let mut world = two_paths(8);
@@ -55,6 +56,7 @@ fn a_path_that_comes_back_is_used_again() {
     world.tap = Box::new(move |from, segment| {
         for option in plait_wire::options(&segment.options) {
             if let Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Reset(reset))) = option {
+                assert_eq!(reset.reserved, 0);
                 log.borrow_mut().push((from, reset.reason));
             }
         }
@@ -235,12 +237,18 @@ fn two_addresses_of_the_peer_are_raced_crosswise() {
 
 //= rfc8684 3.2-03
 //= rfc8684 3.4.1-03
+//= rfc8684 3.4.1-05
 #[test]
 fn an_announced_address_is_joined_and_echoed() {
     let mut world = World::new(17, vec![Link { rate: RATE, ..Link::default() }], 3);
     world.config(|config| config.joins = Joins::Mesh);
     let data = in_mid_transfer(&mut world, 2_000_000);
     assert_eq!(world.usable(CLIENT), 3, "one path of ours to three addresses");
+    let mut remotes: Vec<_> =
+        world.status(CLIENT).subflows.iter().map(|subflow| subflow.tuple.remote).collect();
+    remotes.sort();
+    let expected = [0, 1, 2].map(|number| SocketAddr::new(address(number, SERVER), PORT));
+    assert_eq!(remotes, expected, "announced without a port");
     world.finish(60);
     assert!(world.sides[SERVER].received == data);
     assert_eq!(world.status(CLIENT).counters.bad_address_hmacs, 0);
@@ -369,6 +377,14 @@ fn a_third_ack_that_is_lost_is_repeated() {
     assert_eq!(world.status(SERVER).counters.bad_join_hmacs, 0);
 }
 
+fn reset_reason(segment: &plait_wire::Segment) -> Option<plait_wire::ResetReason> {
+    plait_wire::options(&segment.options).find_map(|option| match option {
+        Ok(plait_wire::TcpOption::Mptcp(plait_wire::MptcpOption::Reset(reset))) => Some(reset.reason),
+        Ok(_) | Err(_) => None,
+    })
+}
+
+//= rfc8684 3.2-08
 //= rfc8684 3.2-09
 //= rfc8684 3.2-10
 //= rfc8684 3.2-11
@@ -376,7 +392,14 @@ fn a_third_ack_that_is_lost_is_repeated() {
 //= rfc8684 3.9.3-02
 #[test]
 fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
-    for (from_side, strips_syns) in [(CLIENT, true), (CLIENT, false), (SERVER, true)] {
+    use plait_wire::ResetReason::{MiddleboxInterference, Mptcp};
+    for (from_side, strips_syns, reason) in [
+        // The server does not know a SYN without MP_JOIN.
+        (CLIENT, true, None),
+        (CLIENT, false, Some(Mptcp)),
+        (SERVER, true, Some(MiddleboxInterference)),
+        (SERVER, false, Some(MiddleboxInterference)),
+    ] {
         let mut world = two_paths(26);
         let resets = std::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
         let log = resets.clone();
@@ -384,7 +407,7 @@ fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
             let client = if from == CLIENT { segment.source.ip() } else { segment.destination.ip() };
             let is_second = client == address(1, CLIENT);
             if is_second && segment.flags.contains(plait_wire::Flags::RST) {
-                log.borrow_mut().push(from);
+                log.borrow_mut().push((from, reset_reason(segment)));
             }
             let is_stripped = strips_syns || !segment.flags.contains(plait_wire::Flags::SYN);
             if from == from_side && is_second && is_stripped {
@@ -394,7 +417,7 @@ fn joins_that_lose_their_options_are_closed_and_the_connection_goes_on() {
         });
         let data = in_mid_transfer(&mut world, 1_500_000);
         assert_eq!(world.usable(CLIENT), 1);
-        assert_eq!(resets.borrow().first(), Some(&(1 - from_side)), "the other side resets it");
+        assert_eq!(resets.borrow().first(), Some(&(1 - from_side, reason)), "the other side resets it");
         world.finish(60);
         assert!(world.sides[SERVER].received == data);
         let negotiated = world.status(CLIENT).negotiated;
