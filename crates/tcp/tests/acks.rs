@@ -247,6 +247,29 @@ fn a_silent_connection_is_probed_and_given_up() {
     assert_eq!(s.events.last(), Some(&Event::Closed(plait_tcp::Closed::TimedOut)));
 }
 
+//= rfc9293 3.8.4-02
+//= rfc9293 3.8.4-04
+#[test]
+fn no_probe_leaves_while_data_is_outstanding_and_a_lost_probe_ends_nothing() {
+    let second = Duration::from_secs(1);
+    let keep_alive = plait_tcp::KeepAlive { idle: second * 10, interval: second, probes: 3 };
+    let mut s = Script::established(Config { keep_alive: Some(keep_alive), ..Config::default() });
+    s.send(500);
+    s.wait_for(second * 60);
+    let sent = s.sent();
+    assert!(sent.len() > 3 && sent.iter().all(|sent| sent == "P. 1:501 ack 1"), "{sent:?}");
+    s.give(seg(".", 1, 501));
+    s.wait_for(second * 11);
+    assert_eq!(s.sent(), [". 500:500 ack 1"; 2], "two probes were lost");
+    s.give(seg(".", 1, 501));
+    s.wait_for(second * 9);
+    assert!(s.sent().is_empty() && !s.events.iter().any(|event| matches!(event, Event::Closed(_))));
+    // Data of the peer counts as much as an acknowledgment.
+    s.give(seg(".", 1, 501).data(100));
+    s.wait_for(second * 9);
+    assert_eq!(s.sent(), [". 501:501 ack 101"], "the acknowledgment of the data, and no probe");
+}
+
 #[test]
 fn a_probe_of_the_peer_is_answered() {
     let mut s = Script::established(Config::default());

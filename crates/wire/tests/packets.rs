@@ -30,7 +30,6 @@ fn a_syn_laid_out_by_hand_is_read_field_by_field() {
     assert_eq!(segment.to_bytes(0x1234), SYN);
 }
 
-//= rfc8684 3.3.1-05
 #[test]
 fn the_urgent_pointer_and_reserved_bits_are_read_over() {
     let mut packet = SYN;
@@ -38,6 +37,15 @@ fn the_urgent_pointer_and_reserved_bits_are_read_over() {
     packet[39] = 9;
     mend(&mut packet);
     assert_eq!(tcp(&packet).urgent, 9);
+}
+
+#[test]
+fn urgent_data_is_part_of_the_payload() {
+    let mut segment = plain(b"urgent, and more");
+    (segment.flags, segment.urgent) = (segment.flags.with(Flags::URG), 6);
+    let read = tcp(&segment.to_bytes(1));
+    assert!(read.flags.contains(Flags::URG) && read.urgent == 6);
+    assert_eq!(read.payload[..], *b"urgent, and more");
 }
 
 #[test]
