@@ -2,7 +2,7 @@
 
 use crate::PathPair;
 
-/// Names of pairs that are as unlike each other as a few can be.
+/// Names of a few pairs that differ as much as possible.
 pub const QUICK: [&str; 8] = [
     "50/20+50/20",
     "50/20+5/20",
@@ -19,7 +19,7 @@ const ALL: &[&str] = &[
     "50/20+50/20, 50/20+25/20, 50/20+17/20, 50/20+10/20, 50/20+5/20, 60/20+2/20",
     // Round trips.
     "50/20+50/40, 50/20+50/60, 50/20+50/100, 50/20+50/200, 50/20+50/400",
-    // The thinner path is the longer one, and the shorter one.
+    // The path with the lower rate has the longer round trip, then the shorter one.
     "50/20+25/40, 50/20+25/100, 50/20+25/200, 50/20+25/400, 50/20+10/40, 50/20+10/100, 50/20+10/200",
     "50/20+10/400, 50/20+5/40, 50/20+5/100, 50/20+5/200, 50/20+5/400, 60/20+2/400",
     "50/40+25/10, 50/40+10/10, 50/40+5/10, 50/40+10/5, 50/40+5/2",
@@ -31,7 +31,7 @@ const ALL: &[&str] = &[
     "50/20+50/20 queue 3, 50/20+10/20 queue 3, 50/20+50/60 queue 3, 50/20+10/100 queue 3",
     "50/20+50/20 queue 10, 50/20+10/20 queue 10, 50/20+50/60 queue 10, 50/20+10/100 queue 10",
     "50/20+50/20 queue 0.25:10, 50/20+10/100 queue 10:0.25",
-    // What access networks are like: a fast line, a slower one, a satellite.
+    // Access networks: a fast line, a slower one, a satellite.
     "300/20+80/60, 100/20+10/400, 100/10+10/200",
     "300/20+80/60 queue 10, 100/20+10/400 queue 10, 100/10+10/200 queue 10",
     "50/20+50/400 queue 10, 100/20+10/20",
@@ -65,19 +65,19 @@ const LAB: &[&str] = &[
     "30/50+100/40 loss 0.5 jitter 10, 50/20+50/20 jitter 20",
 ];
 
-/// Returns 80 pairs that span what there is: rates from 1:1 to 1:30, round trips from 1:1 to 1:20, queues from 0.25 to 10
+/// Returns 80 pairs. They span rates from 1:1 to 1:30, round trips from 1:1 to 1:20, queues from 0.25 to 10
 /// bandwidth-delay products, loss from 0 to 2 %, jitter from 0 to 25 ms.
 pub fn all() -> Vec<PathPair> {
     read(ALL)
 }
 
-/// Returns sixteen pairs like those that publications on Multipath TCP measure with, twice the same access or two that people have at
-/// once: fixed lines, Wi-Fi, LTE, 3G with its long queue, Starlink, a geostationary satellite.
+/// Returns sixteen pairs like those in publications on Multipath TCP: twice the same access, or two different ones. The accesses are fixed
+/// lines, Wi-Fi, LTE, 3G with its long queue, Starlink, and a geostationary satellite.
 pub fn published() -> Vec<PathPair> {
     read(PUBLISHED)
 }
 
-/// Returns the fifteen pairs for measurements in namespaces, whose time is real.
+/// Returns the fifteen pairs for measurements in namespaces, in real time.
 pub fn in_the_lab() -> Vec<PathPair> {
     read(LAB)
 }

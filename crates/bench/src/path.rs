@@ -16,7 +16,7 @@ pub struct PathModel {
     pub queue: f64,
     /// Packets lost in each direction, in percent.
     pub loss: f64,
-    /// Most additional delay in each direction, in milliseconds; it varies and keeps the order.
+    /// Largest additional delay in each direction, in milliseconds. The delay varies and keeps the order of packets.
     pub jitter: u64,
 }
 
@@ -35,8 +35,8 @@ impl PathModel {
 
 /// Two paths; a connection is opened over the first one.
 ///
-/// The text form has rate (Mbit/s) and round trip (ms) of both, and what differs from [`PathModel::new`], for both paths or for each:
-/// `50/20+10/100 queue 0.25 loss 0:1`.
+/// The text form is the rate (Mbit/s) and the round trip (ms) of both. Properties follow that differ from [`PathModel::new`], with one value for
+/// both paths or one for each: `50/20+10/100 queue 0.25 loss 0:1`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathPair(pub [PathModel; 2]);
 
@@ -71,18 +71,28 @@ impl FromStr for PathPair {
             let values = words.next().with_context(|| format!("{text:?}: no value of {property}"))?;
             let values = values.split_once(':').unwrap_or((values, values));
             for (path, value) in pair.0.iter_mut().zip([values.0, values.1]) {
-                let value: f64 = value.parse().with_context(|| format!("not a number: {value:?}"))?;
-                ensure!((0.0..=1e3).contains(&value), "{text:?}: {property} is 0 to 1000");
                 match property {
-                    "queue" => path.queue = value,
-                    "loss" => path.loss = value,
-                    "jitter" => path.jitter = value as u64,
+                    "queue" => path.queue = up_to(1e3, property, value)?,
+                    "loss" => path.loss = up_to(1e2, property, value)?,
+                    "jitter" => path.jitter = milliseconds(value)?,
                     _ => bail!("{text:?}: a path has queue, loss and jitter, and no {property}"),
                 }
             }
         }
         Ok(pair)
     }
+}
+
+fn up_to(most: f64, property: &str, value: &str) -> Result<f64> {
+    let number: f64 = value.parse().with_context(|| format!("not a number: {value:?}"))?;
+    ensure!((0.0..=most).contains(&number), "{property} {value}: it is 0 to {most}");
+    Ok(number)
+}
+
+fn milliseconds(value: &str) -> Result<u64> {
+    let number: u64 = value.parse().with_context(|| format!("not a whole number of ms: {value:?}"))?;
+    ensure!(number <= 1000, "jitter {value}: it is 0 to 1000");
+    Ok(number)
 }
 
 fn path(text: &str) -> Result<PathModel> {
@@ -116,6 +126,22 @@ mod tests {
         }
         let error = pair("1/1+1/1 hops 2").expect_err("no property");
         assert!(error.to_string().contains("no hops"), "{error}");
+    }
+
+    #[test]
+    fn a_value_outside_its_range_is_an_error_that_names_it() {
+        for (property, error) in [
+            ("loss 101", "loss 101: it is 0 to 100"),
+            ("loss NaN", "loss NaN: it is 0 to 100"),
+            ("queue 1001", "queue 1001: it is 0 to 1000"),
+            ("jitter 2.5", "not a whole number of ms: \"2.5\""),
+            ("jitter 0:-1", "not a whole number of ms: \"-1\""),
+            ("jitter 1001", "jitter 1001: it is 0 to 1000"),
+        ] {
+            let told = pair(&format!("50/20+5/20 {property}")).expect_err("outside").to_string();
+            assert_eq!(told, error);
+        }
+        assert!(pair("50/20+5/20 loss 100 jitter 1000").is_ok());
     }
 
     #[test]

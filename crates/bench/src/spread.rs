@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// The summary of one figure over all rounds of a measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half of the runs gave no more, half no less; between the two in the middle if their number is even.
+    /// The run in the middle, by size. If the number of runs is even, the mean of the two in the middle.
     pub median: f64,
-    /// Of all runs.
+    /// The smallest run.
     pub least: f64,
-    /// Of all runs.
+    /// The largest run.
     pub most: f64,
     /// Each run, in their order.
     pub runs: Vec<f64>,
@@ -22,6 +22,12 @@ impl Spread {
     pub fn of(runs: impl IntoIterator<Item = f64>) -> Option<Self> {
         Self::sorted(runs.into_iter().collect())
             .filter(|spread| spread.runs.iter().all(|run| run.is_finite()))
+    }
+
+    /// Returns the spread of the runs that are finite numbers, if there are any, and the number of the other runs.
+    pub fn of_finite(runs: impl IntoIterator<Item = f64>) -> (Option<Self>, usize) {
+        let (finite, others): (Vec<f64>, Vec<f64>) = runs.into_iter().partition(|run| run.is_finite());
+        (Self::of(finite), others.len())
     }
 
     /// Returns the spread of these times in milliseconds; `None` if there are none. A time without an end is
@@ -43,7 +49,7 @@ impl Spread {
         Some(Self { median, least, most, runs })
     }
 
-    /// Returns the smallest run that `percent` of all runs do not exceed: 25 and 75 give the quartiles.
+    /// Returns the smallest run for which at least `percent` of all runs are not larger: 25 and 75 give the quartiles.
     pub fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.runs.clone();
         sorted.sort_by(f64::total_cmp);
@@ -51,13 +57,17 @@ impl Spread {
         sorted.get(rank - 1).copied().unwrap_or(self.most)
     }
 
-    /// Returns the spread of the ratios to another subject in the same rounds; `None` if a ratio is no finite number.
+    /// Returns the spread of the ratios to another subject in the same rounds; `None` if the subjects have different numbers of rounds, or if
+    /// a ratio is no finite number.
     pub fn ratio_to(&self, other: &Self) -> Option<Self> {
+        if self.runs.len() != other.runs.len() {
+            return None;
+        }
         Self::of(self.runs.iter().zip(&other.runs).map(|(run, other)| run / other))
     }
 }
 
-/// A number with three digits that count, for people.
+/// Returns the number as text with three significant digits.
 pub fn digits(value: f64) -> String {
     let size = value.abs();
     let places = match size {
@@ -98,6 +108,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_number_is_counted_beside_the_spread_of_the_others() {
+        let (spread, others) = Spread::of_finite([1.0, f64::NAN, 3.0, f64::INFINITY]);
+        assert_eq!((spread.map(|spread| spread.runs), others), (Some(vec![1.0, 3.0]), 2));
+        assert_eq!(Spread::of_finite([f64::NAN]), (None, 1));
+    }
+
+    #[test]
     fn runs_keep_their_order_and_their_extremes() {
         let spread = Spread::of([2.0, 7.0, 1.0]).expect("three numbers");
         assert_eq!((spread.least, spread.most), (1.0, 7.0));
@@ -118,7 +135,11 @@ mod tests {
             [[10.0, 2.0, 6.0], [5.0, 1.0, 2.0]].map(|runs| Spread::of(runs).expect("three numbers"));
         let ratio = fast.ratio_to(&slow).expect("numbers");
         assert_eq!((ratio.median, ratio.runs), (2.0, vec![2.0, 2.0, 3.0]));
-        assert_eq!(fast.ratio_to(&Spread::of([0.0]).expect("a number")), None);
+        let zero = Spread::of([0.0; 3]).expect("three numbers");
+        assert_eq!(fast.ratio_to(&zero), None);
+        let of_two_rounds = Spread::of([1.0; 2]).expect("two numbers");
+        assert_eq!(fast.ratio_to(&of_two_rounds), None);
+        assert_eq!(of_two_rounds.ratio_to(&fast), None);
     }
 
     #[test]
@@ -133,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_count() {
+    fn three_digits_are_significant() {
         let shown = [1234.5, 123.4, 99.96, 12.34, 9.999, 1.234, 0.1234, 0.012_34, 0.0].map(digits);
         assert_eq!(shown, ["1234", "123", "100", "12.3", "10.0", "1.23", "0.123", "0.0123", "0"]);
     }

@@ -55,14 +55,17 @@ fn reaches(setting: Setting, figure: f64) -> bool {
     }
 }
 
-/// The spread of each figure of each setting.
-fn spreads(rows: &[Row]) -> Vec<(Setting, usize, Spread)> {
+/// Each figure of each setting that has run: its spread, if a run has a number, and the runs that have none.
+fn spreads(rows: &[Row]) -> Vec<(Setting, usize, Option<Spread>, usize)> {
     let mut all = Vec::new();
     for &setting in Setting::value_variants() {
         for place in 0..setting.paths().figures() {
             let of_setting = rows.iter().filter(|row| row.setting == setting);
             let figures = of_setting.filter_map(|row| row.figures.get(place).copied());
-            all.extend(Spread::of(figures).map(|spread| (setting, place, spread)));
+            let (spread, without) = Spread::of_finite(figures);
+            if spread.is_some() || without > 0 {
+                all.push((setting, place, spread, without));
+            }
         }
     }
     all
@@ -71,8 +74,10 @@ fn spreads(rows: &[Row]) -> Vec<(Setting, usize, Spread)> {
 /// Whether each median reaches its goal. Single runs need not: what the kernel's TCP takes beside its like (`control`) differs as much.
 /// A figure that is no number, since a path has carried nothing, reaches none.
 pub(crate) fn holds(rows: &[Row]) -> bool {
-    let are_numbers = rows.iter().flat_map(|row| &row.figures).all(|figure| figure.is_finite());
-    are_numbers && spreads(rows).iter().all(|(setting, _, spread)| reaches(*setting, spread.median))
+    spreads(rows).iter().all(|(setting, _, spread, without)| {
+        let median = spread.as_ref().map(|spread| spread.median);
+        *without == 0 && median.is_some_and(|median| reaches(*setting, median))
+    })
 }
 
 impl fmt::Display for Row {
@@ -95,15 +100,20 @@ pub(crate) fn summary(rows: &[Row]) -> String {
         [("figure", 15), ("lowest", 7), ("median", 7), ("highest", 8), ("runs that hold", 15)],
     );
     let mut lines = vec![table.head("setting")];
-    for (setting, place, Spread { least, median, most, runs: _ }) in spreads(rows) {
+    for (setting, place, spread, without) in spreads(rows) {
         let of_setting = || rows.iter().filter(|row| row.setting == setting);
         let what = match setting.paths() {
             Paths::One | Paths::Two => format!("share of path {}", place + 1),
             Paths::Shared => "times one TCP".to_owned(),
         };
-        let [least, median, most] = [least, median, most].map(|figure| format!("{figure:.2}"));
+        let shown = |of: fn(&Spread) -> f64| {
+            spread.as_ref().map_or("-".to_owned(), |spread| format!("{:.2}", of(spread)))
+        };
+        let [least, median, most] =
+            [shown(|spread| spread.least), shown(|spread| spread.median), shown(|spread| spread.most)];
+        let remark = if without == 0 { String::new() } else { format!("{without} without a figure") };
         let held = format!("{} of {}", of_setting().filter(|row| row.holds()).count(), of_setting().count());
-        lines.push(table.row(setting.name(), [what, least, median, most, held], ""));
+        lines.push(table.row(setting.name(), [what, least, median, most, held], &remark));
     }
     lines.join("\n")
 }
@@ -154,6 +164,18 @@ mod tests {
         let shares = |of: [f64; 3]| of.map(|share| row(Setting::Cubic, &[(share, 1.0 - share), (0.5, 0.5)]));
         assert!(holds(&shares([0.3, 0.5, 0.5])));
         assert!(!holds(&shares([0.3, 0.3, 0.5])) && !holds(&shares([0.8, 0.8, 0.5])));
+    }
+
+    #[test]
+    fn a_run_without_a_figure_does_not_hide_the_others() {
+        let rows = [(8.0, 10.0), (0.0, 0.0)].map(|carried| row(Setting::Lia, &[carried, (0.0, 0.0)]));
+        let line = |rows: &[Row]| {
+            let text = summary(rows);
+            text.lines().last().expect("a line").split_whitespace().skip(4).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line(&rows), "0.80 0.80 0.80 1 of 2 1 without a figure");
+        assert_eq!(line(&rows[1..]), "- - - 0 of 1 1 without a figure");
+        assert!(!holds(&rows));
     }
 
     #[test]
