@@ -23,7 +23,7 @@ pub struct MissingPrerequisite {
 }
 
 impl MissingPrerequisite {
-    /// The prerequisite with this name is missing for the reason, and with the fix, in `found`.
+    /// Returns a missing prerequisite with this name, reason and fix.
     pub fn named(what: &'static str, (why, fix): (String, Cow<'static, str>)) -> Self {
         Self { what, why, fix: fix.into_owned() }
     }

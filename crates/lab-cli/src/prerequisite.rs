@@ -4,6 +4,8 @@ use clap::Args;
 use plait_console::output;
 use plait_console::prerequisite::{self, Found, MissingPrerequisite, is_ordinary_user};
 
+use crate::plait::Plait;
+
 /// One prerequisite to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Check {
@@ -62,13 +64,18 @@ impl Check {
     }
 }
 
-/// Reports the prerequisites of this user, a line each. Exit status 7 if a lab cannot be started.
+/// Reports the prerequisites of this user, a line each. Exit status 7 if a lab cannot be started, or if the program plait is missing.
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    plait: Plait,
+}
 
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let mut first = None;
+        let plait = self.plait.find().map(|file| file.display().to_string());
+        output::result(prerequisite::line("plait", "demo, figures", &plait) + "\n")?;
         for check in Check::of_lab().iter().chain(&[Check::KernelMultipath]) {
             let outcome = check.check();
             output::result(prerequisite::line(check.name(), check.needed_by(), &outcome) + "\n")?;
@@ -76,7 +83,7 @@ impl Doctor {
                 first = first.or(outcome.err());
             }
         }
-        first.map_or(Ok(()), |missing| Err(missing.into()))
+        first.or(plait.err()).map_or(Ok(()), |missing| Err(missing.into()))
     }
 }
 
@@ -97,5 +104,27 @@ fn kernel_multipath() -> Found {
         Ok(text) if text.trim() == "1" => Ok("enabled".to_owned()),
         Ok(_) => Err(("switched off".to_owned(), FIX.into())),
         Err(_) => Err(("this kernel has none".to_owned(), FIX.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        doctor: Doctor,
+    }
+
+    #[test]
+    fn doctor_fails_if_the_program_plait_is_not_found() {
+        let line = Line::try_parse_from(["doctor", "--plait", "/nowhere/plait"]).expect("valid");
+        let error = line.doctor.run().expect_err("it is missing");
+        // Where no lab can be started, the error names the first reason for that.
+        assert!(error.is::<MissingPrerequisite>(), "{error}");
+        assert!(error.to_string().contains("/nowhere/plait") || of_lab().is_err(), "{error}");
     }
 }
