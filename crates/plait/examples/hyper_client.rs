@@ -1,7 +1,7 @@
 //! Fetches a page over a sealed connection, with hyper.
 //!
 //! ```console
-//! # cargo run --example hyper_client -- gw.example.com:7080 SHA256:… /time
+//! # cargo run --example hyper_client -- gw.example.com:7080 SHA256:… /hello/NAME
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "a program has arguments and writes")]
