@@ -26,7 +26,9 @@ fn we_close_first_and_wait_two_lifetimes() {
     assert_eq!(s.sent(), [". 2:2 ack 7"]);
     assert_eq!(s.tcp.state(), State::TimeWait);
     assert_eq!(closed(&s), Some(Closed::Finished));
-    s.wait_for(Duration::from_secs(61));
+    s.wait_for(Duration::from_secs(59));
+    assert_eq!(s.tcp.state(), State::TimeWait, "a lifetime is 30 s");
+    s.wait_for(Duration::from_secs(2));
     assert_eq!(s.tcp.state(), State::Closed);
     assert_eq!(s.events.iter().filter(|event| matches!(event, Event::Closed(_))).count(), 1);
 }
