@@ -30,8 +30,8 @@ pub(crate) trait Carrier: Send {
     /// Its name.
     fn kind(&self) -> CarrierKind;
 
-    /// What it takes at once.
-    fn limits(&self) -> Limits;
+    /// Payload of the longest super-segment that it sends by one call, in bytes. It sends a longer one by several calls.
+    fn longest_super_segment(&self) -> u16;
 
     /// The descriptor to wait for. A carrier without one wakes the driver when a segment has arrived ([`crate::carriers::Setup::wake`]).
     fn readiness(&self) -> Option<Source<'_>>;
@@ -105,15 +105,6 @@ pub(crate) trait CarrierPaths: Send {
     }
 }
 
-/// What a carrier takes at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Limits {
-    /// Largest MTU of a path, in bytes, IP header included.
-    pub(crate) mtu: u16,
-    /// Payload of the longest super-segment that it sends by one call, in bytes. It sends a longer one by several calls.
-    pub(crate) super_segment: u16,
-}
-
 /// Whether more arrivals probably wait in the carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrivals {
@@ -139,9 +130,7 @@ pub(crate) struct LocalAddress {
     pub(crate) own: IpAddr,
 }
 
-impl Limits {
-    /// The MTU of a path over a device with this MTU.
-    pub(crate) fn mtu_over(self, device: u32) -> u16 {
-        u16::try_from(device).map_or(self.mtu, |device| device.min(self.mtu))
-    }
+/// The MTU of a path over a device with this MTU, by a carrier whose paths have at most `largest`.
+pub(crate) fn path_mtu(device: u32, largest: u16) -> u16 {
+    u16::try_from(device).map_or(largest, |device| device.min(largest))
 }

@@ -50,8 +50,8 @@ pub(crate) const MAX_CARRIERS: usize = 3;
 // Each path of each carrier has an id.
 const _: () = assert!(MAX_CARRIERS * MAX_PATHS < 1 << u8::BITS);
 
-/// The carriers of the paths of a host. The paths of a carrier have consecutive ids.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+/// The carriers of the paths of a host, at least one. The paths of a carrier have consecutive ids.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathCarriers(ArrayVec<(PathId, CarrierKind), MAX_CARRIERS>);
 
 /// The inputs of the opening of a carrier.
@@ -71,7 +71,6 @@ pub(crate) struct Opened {
 }
 
 /// The carriers of a host, the preferred ones first.
-#[derive(Default)]
 pub(crate) struct OpenCarriers {
     pub(crate) opened: ArrayVec<Opened, MAX_CARRIERS>,
     pub(crate) of_paths: PathCarriers,
@@ -121,7 +120,7 @@ impl Carriers {
 
     /// Opens the carriers. [`Carriers::Auto`] goes without TCP if a privilege or a feature of the system is missing.
     pub(crate) fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
-        let mut open = OpenCarriers::default();
+        let mut open = OpenCarriers::none();
         let over = |kind: CarrierKind| {
             let specs = setup.specs.iter();
             specs.filter(move |spec| self.over(spec.device()).contains(&kind))
@@ -151,6 +150,11 @@ fn over_udp(paths: Vec<NumberedPath>, setup: &Setup<'_>) -> Result<Opened, Error
 }
 
 impl OpenCarriers {
+    /// The carriers before the first is added.
+    pub(crate) fn none() -> Self {
+        Self { opened: ArrayVec::new(), of_paths: PathCarriers(ArrayVec::new()), next: 0, tcp_missing: None }
+    }
+
     /// Adds the carrier that `open` returns for these paths; nothing if there are none.
     pub(crate) fn add<'a>(
         &mut self,

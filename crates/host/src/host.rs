@@ -299,7 +299,7 @@ impl HostBuilder {
         let wake = Arc::new(Wake::new()?);
         let OpenCarriers { opened, of_paths, tcp_missing, .. } =
             open(&Setup { specs: &paths, ranges: &ranges, keep_alive, wake: &wake })?;
-        let longest = opened.iter().map(|opened| opened.carrier.limits().super_segment).max();
+        let longest = opened.iter().map(|opened| opened.carrier.longest_super_segment()).max();
         let interfaces = opened.iter().flat_map(interfaces).collect();
         let kernel = opened.iter().flat_map(|opened| opened.paths.kernel_addresses()).collect();
         let (carriers, networks): (Vec<_>, ArrayVec<_, MAX_CARRIERS>) =

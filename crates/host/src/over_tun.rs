@@ -11,7 +11,7 @@ use plait_mptcp::Path;
 use tracing::{debug, warn};
 
 use crate::batch::{Inbox, Outbox};
-use crate::carrier::{Arrivals, Carrier, CarrierPaths, Limits, Sent};
+use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::carriers::CarrierKind;
 use crate::error::Error;
 use crate::path::PathSpec;
@@ -22,8 +22,8 @@ use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, Tun};
 /// Most packets read at once: enough to share one lock, few enough that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
 
-/// Above this MTU no super-segment could be sent; no device has one.
-pub(crate) const LIMITS: Limits = Limits { mtu: MAX_OFFLOADED as u16, super_segment: u16::MAX };
+/// Largest MTU of a path. Above it no super-segment could be sent; no device has a larger one.
+pub(crate) const MAX_MTU: u16 = MAX_OFFLOADED as u16;
 
 /// The TUN device of a host.
 pub(crate) struct OverTun {
@@ -80,8 +80,8 @@ impl Carrier for OverTun {
         CarrierKind::Tcp
     }
 
-    fn limits(&self) -> Limits {
-        LIMITS
+    fn longest_super_segment(&self) -> u16 {
+        u16::MAX
     }
 
     fn readiness(&self) -> Option<Source<'_>> {

@@ -10,7 +10,7 @@ use plait_base::PathId;
 use plait_mptcp::Path;
 use plait_wire::Segment;
 
-use super::{Arrivals, Carrier, CarrierPaths, Limits, Sent};
+use super::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::batch::{Inbox, Outbox};
 use crate::carriers::{CarrierKind, OpenCarriers, Opened, Setup};
 use crate::error::Error;
@@ -18,7 +18,7 @@ use crate::path::{NumberedPath, PathSpec, use_path};
 use crate::stack_address;
 use crate::sys::{Snapshot, Source};
 
-const LIMITS: Limits = Limits { mtu: 1500, super_segment: u16::MAX };
+const MTU: u16 = 1500;
 
 /// Segments that wait for the reader of a queue; a full queue loses what is sent.
 const CAPACITY: usize = 1024;
@@ -64,7 +64,7 @@ impl End {
     fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
         let Self { address, incoming, outgoing } = self;
         let _ = incoming.reader.set(Waker::from(setup.wake.clone()));
-        let mut open = OpenCarriers::default();
+        let mut open = OpenCarriers::none();
         open.add(setup.specs.iter().take(1), |mut paths| {
             let path = paths.remove(0);
             let carrier = Box::new(OverQueues { path: path.id, incoming, outgoing });
@@ -79,8 +79,8 @@ impl Carrier for OverQueues {
         CarrierKind::Queues
     }
 
-    fn limits(&self) -> Limits {
-        LIMITS
+    fn longest_super_segment(&self) -> u16 {
+        u16::MAX
     }
 
     /// The other end wakes the driver.
@@ -130,7 +130,7 @@ impl CarrierPaths for QueuePath {
             v6: None,
             public_v4: Some(self.address),
             public_v6: None,
-            mtu: LIMITS.mtu,
+            mtu: MTU,
             up: true,
         };
         self.current = Some(path.clone());

@@ -24,7 +24,6 @@ use tracing::debug;
 use self::asked::Asked;
 use self::credit::Credits;
 use self::socket::Socket;
-use crate::carrier::Limits;
 use crate::error::Error;
 use crate::stack_address;
 use crate::sys::{MAX_OFFLOADED, Signal, Sockets};
@@ -34,9 +33,12 @@ pub(crate) use self::over_udp::OverUdp;
 /// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than the
-/// 65,507 bytes of the kernel's limit. A longer super-segment becomes two trains, and the second costs as much as the first.
-pub(crate) const LIMITS: Limits = Limits { mtu: MAX_OFFLOADED as u16, super_segment: 60_000 };
+/// Largest MTU of a path. The header is as long as TCP's, so that segments are as long, too.
+pub(crate) const MAX_MTU: u16 = MAX_OFFLOADED as u16;
+
+/// With the header of each datagram, the longest train is less than the 65,507 bytes of the kernel's limit. A longer super-segment becomes
+/// two trains, and the second costs as much as the first.
+const LONGEST_SUPER_SEGMENT: u16 = 60_000;
 
 /// Interval of the search for sockets that are unused, or that have been silent.
 const SWEEP: Duration = Duration::from_secs(1);

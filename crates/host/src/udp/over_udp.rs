@@ -11,9 +11,9 @@ use tracing::trace;
 
 use super::receiving::Receiver;
 use super::sending::Sender;
-use super::{LIMITS, Udp, Use};
+use super::{LONGEST_SUPER_SEGMENT, Udp, Use};
 use crate::batch::{Inbox, Outbox};
-use crate::carrier::{Arrivals, Carrier, Limits, LocalAddress, Sent};
+use crate::carrier::{Arrivals, Carrier, LocalAddress, Sent};
 use crate::carriers::CarrierKind;
 use crate::sys::Source;
 
@@ -37,8 +37,8 @@ impl Carrier for OverUdp {
         CarrierKind::Udp
     }
 
-    fn limits(&self) -> Limits {
-        LIMITS
+    fn longest_super_segment(&self) -> u16 {
+        LONGEST_SUPER_SEGMENT
     }
 
     fn readiness(&self) -> Option<Source<'_>> {
