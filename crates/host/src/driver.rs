@@ -46,7 +46,7 @@ pub(crate) struct Driver {
     pool: Pool,
     /// The arrivals of the turn.
     arrived: Vec<Arrived>,
-    /// Segments that the endpoint has given since all lanes were empty.
+    /// Segments that the endpoint has given in this turn. A full batch means that it may have more.
     given: usize,
     woken: Vec<Waker>,
     crypto: Option<Crypto>,
@@ -181,6 +181,8 @@ impl Driver {
     /// Takes the next batch from the endpoint. Segments that a carrier did not take are sent first.
     fn fill_lanes(&mut self, now: Instant, endpoint: &mut Endpoint, carriers: &PathCarriers) {
         if self.lanes.iter().any(|lane| !lane.batch.is_empty()) {
+            // The endpoint was not asked in this turn. It is asked in the next one, without waiting, if the carriers take the rest.
+            self.given = WRITE_BATCH;
             return;
         }
         self.given = 0;
@@ -269,5 +271,103 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let woken = self.shared.lock().stop();
         woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::net::Ipv4Addr;
+
+    use plait_base::PathId;
+    use plait_endpoint::EndpointConfig;
+    use plait_mptcp::{Config, Path, PathClass};
+
+    use crate::carriers::CarrierKind;
+    use crate::clock::Clock;
+    use crate::os_random::OsRandom;
+    use crate::wake::Wake;
+
+    /// A carrier that is full at its first batch, and has room from then on.
+    #[derive(Default)]
+    struct FullOnce {
+        batches: usize,
+    }
+
+    impl Carrier for FullOnce {
+        fn kind(&self) -> CarrierKind {
+            CarrierKind::Queues
+        }
+
+        fn longest_super_segment(&self) -> u16 {
+            u16::MAX
+        }
+
+        fn readiness(&self) -> Option<Source<'_>> {
+            None
+        }
+
+        fn receive(&mut self, _inbox: &mut Inbox<'_>) -> io::Result<Arrivals> {
+            Ok(Arrivals::Drained)
+        }
+
+        fn send(&mut self, outbox: &mut Outbox<'_>) -> io::Result<Sent> {
+            self.batches += 1;
+            if self.batches == 1 {
+                return Ok(Sent::Some);
+            }
+            while outbox.next().is_some() {
+                outbox.sent(None);
+            }
+            Ok(Sent::All)
+        }
+    }
+
+    fn connect(shared: &Shared) {
+        let remote = "192.0.2.2:80".parse().expect("an address");
+        let opened =
+            shared.change(|state, now| state.endpoint.connect(now, Config::default(), &[remote]).map(drop));
+        opened.expect("the path is up");
+    }
+
+    #[test]
+    fn what_the_endpoint_has_to_send_while_a_carrier_is_full_leaves_without_waiting_for_a_deadline() {
+        let random = || Box::new(OsRandom::new().expect("random bytes"));
+        let mut endpoint = Endpoint::with_random(EndpointConfig::default(), random(), random());
+        let clock = Clock::start();
+        let own = Some(Ipv4Addr::new(192, 0, 2, 1));
+        let path = Path {
+            id: PathId(0),
+            name: "queue".to_owned(),
+            network: None,
+            class: PathClass::Trusted,
+            backup: false,
+            v4: own,
+            v6: None,
+            public_v4: own,
+            public_v6: None,
+            mtu: 1500,
+            up: true,
+        };
+        endpoint.set_path(clock.now(), path);
+        let wake = Arc::new(Wake::new().expect("a signal"));
+        let shared = Shared::new(clock, wake, PathCarriers::only(CarrierKind::Queues), endpoint);
+        let carrier: Box<dyn Carrier> = Box::new(FullOnce::default());
+        let mut driver = Driver::new([carrier], shared.clone(), None, None);
+
+        connect(&shared);
+        driver.turn();
+        assert_eq!(driver.given, 1, "a SYN");
+        assert_eq!(driver.send().expect("sent"), Sent::Some, "the carrier is full");
+        connect(&shared);
+        driver.turn();
+        assert_eq!(driver.send().expect("sent"), Sent::All, "the first SYN has left");
+        assert_eq!(
+            driver.given, WRITE_BATCH,
+            "the second SYN waits in the endpoint: the driver must not sleep"
+        );
+        driver.turn();
+        assert_eq!((driver.given, driver.lanes[0].batch.len()), (1, 1), "the second SYN");
     }
 }
