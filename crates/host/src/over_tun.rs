@@ -61,17 +61,27 @@ impl OverTun {
         }
     }
 
-    /// Cuts a super-segment here. If the device is full in the middle, the rest is lost, and the protocol sends it again like
-    /// any other loss.
     fn send_in_pieces(&self) -> io::Result<()> {
-        let Self { tun, packet, .. } = self;
-        let mut result = Ok(());
-        wire_segments(&packet.head, &packet.payload, packet.segment_size, |segment| {
-            if result.is_ok() {
-                result = tun.send_complete(segment);
-            }
-        });
-        result
+        in_pieces(&self.packet, |segment| self.tun.send_complete(segment))
+    }
+}
+
+/// Cuts a super-segment and sends its wire segments by `send`. If the device is full before the first one, the whole waits. If it is full
+/// in the middle, the rest is lost, and the protocol sends it again like any other loss: a second attempt would repeat the first ones.
+fn in_pieces(packet: &IpPacket, mut send: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let (mut count, mut result) = (0, Ok(()));
+    wire_segments(&packet.head, &packet.payload, packet.segment_size, |segment| {
+        if result.is_ok() {
+            result = send(segment);
+            count += usize::from(result.is_ok());
+        }
+    });
+    match result {
+        Err(error) if count > 0 && (Tun::is_full(&error) || error.kind() == ErrorKind::Interrupted) => {
+            debug!(count, %error, "the rest of a super-segment is lost");
+            Ok(())
+        }
+        result => result,
     }
 }
 
@@ -165,5 +175,51 @@ impl CarrierPaths for Network {
 
     fn mend_rules(&mut self, opened: &mut dyn FnMut() -> BTreeSet<u16>) -> Result<bool, Error> {
         self.mend_rules(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use plait_base::SeqNum;
+    use plait_wire::{Flags, OptionBytes, Segment};
+
+    fn super_segment(pieces: usize) -> Segment {
+        Segment {
+            source: "198.18.0.10:1000".parse().expect("an address"),
+            destination: "203.0.113.7:80".parse().expect("an address"),
+            seq: SeqNum::new(1),
+            ack: SeqNum::new(1),
+            flags: Flags::ACK,
+            window: 100,
+            urgent: 0,
+            options: OptionBytes::default(),
+            payload: vec![7; pieces * 100].into(),
+            segment_size: 100,
+            ecn: 0,
+            flow_label: 0,
+        }
+    }
+
+    #[test]
+    fn a_super_segment_without_room_waits_and_one_with_room_for_a_part_loses_the_rest() {
+        let mut packet = IpPacket::default();
+        packet.write(super_segment(3));
+        // The device has room for this many wire segments. Returns whether the super-segment is done with, and the number that left.
+        let sent = |room: usize| {
+            let mut sent = 0;
+            let result = in_pieces(&packet, |_| {
+                if sent == room {
+                    return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+                }
+                sent += 1;
+                Ok(())
+            });
+            (result.is_ok(), sent)
+        };
+        assert_eq!(sent(3), (true, 3), "all of it");
+        assert_eq!(sent(2), (true, 2), "a second attempt would send the first two again");
+        assert_eq!(sent(0), (false, 0), "it waits");
     }
 }
