@@ -26,7 +26,7 @@ use crate::networks::Networks;
 use crate::os_random::OsRandom;
 use crate::path::PathSpec;
 use crate::ranges::{MAX_PATHS, Ranges};
-use crate::shared::{Phase, Shared};
+use crate::shared::{Awaited, Phase, Shared};
 use crate::shared_networks::SharedNetwork;
 use crate::stream::{AbortOnDrop, Stream};
 use crate::sys::BINDS_TO_DEVICES;
@@ -199,13 +199,13 @@ impl Host {
 
     /// Waits until no connection is left: dropped connections have delivered what was written.
     pub async fn drained(&self) {
+        let mut wait = self.shared.wait_for(Awaited::Drained);
         poll_fn(|context| {
             let mut state = self.shared.lock();
             if state.phase == Phase::Stopped || state.endpoint.counters().connections == 0 {
                 return Poll::Ready(());
             }
-            state.drained.add(context);
-            Poll::Pending
+            wait.pending(&mut state, context)
         })
         .await;
     }

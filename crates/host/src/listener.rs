@@ -10,7 +10,7 @@ use plait_endpoint::ListenerId;
 
 use crate::error::Error;
 use crate::network_monitor::OpenPort;
-use crate::shared::{Phase, Shared};
+use crate::shared::{Awaited, Phase, Shared, Wait};
 use crate::stream::Stream;
 
 /// A port that accepts connections, over all paths. Dropping it returns the port to the kernel; accepted
@@ -39,14 +39,15 @@ impl Listener {
     /// # Errors
     /// The host has ended.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        poll_fn(|context| self.poll_accept(context)).await
+        let mut wait = self.shared.wait_for(Awaited::Incoming(self.id));
+        poll_fn(|context| self.poll_accept(&mut wait, context)).await
     }
 
-    /// The same as [`Listener::accept`].
-    ///
-    /// # Errors
-    /// The host has ended.
-    pub fn poll_accept(&self, context: &Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
+    fn poll_accept(
+        &self,
+        wait: &mut Wait<'_>,
+        context: &Context<'_>,
+    ) -> Poll<io::Result<(Stream, SocketAddr)>> {
         let mut state = self.shared.lock();
         if let Some((id, from)) = state.endpoint.accept(self.id) {
             state.add_connection(id);
@@ -58,7 +59,7 @@ impl Listener {
         if state.phase == Phase::Stopped {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone)));
         }
-        state.wait_incoming(self.id, context)
+        wait.pending(&mut state, context)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct State {
     connections: BTreeMap<ConnectionId, Waiters>,
     listeners: BTreeMap<ListenerId, Tasks>,
     /// The tasks that wait for the last connection to end.
-    pub(crate) drained: Tasks,
+    drained: Tasks,
     pub(crate) phase: Phase,
     /// The reason for a missing path over TCP.
     pub(crate) tcp_missing: Option<String>,
@@ -49,17 +49,34 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// The event that a task waits for on a connection.
+/// The event that the task of a half of a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
-    /// Connected, or failed.
-    Open,
     /// Bytes, the end or an error to read.
     Read,
     /// Room to write, or an error.
     Write,
-    /// The end of both directions.
-    Close,
+}
+
+/// The event that any number of tasks wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    /// The connection is open, or has failed.
+    Opening(ConnectionId),
+    /// Both directions of the connection have ended.
+    Closing(ConnectionId),
+    /// A connection to accept.
+    Incoming(ListenerId),
+    /// The end of the last connection.
+    Drained,
+}
+
+/// The wait of a future for an event. Dropping it drops the waker of the task.
+pub(crate) struct Wait<'a> {
+    shared: &'a Shared,
+    awaited: Awaited,
+    /// The number of the wait among those for the event.
+    number: Option<u64>,
 }
 
 /// The tasks that wait for a connection. Reading and writing need `&mut` of a half, so one task waits for each. Any number of tasks
@@ -73,9 +90,12 @@ struct Waiters {
     is_closed: bool,
 }
 
-/// Tasks that wait for the same thing, each of them once.
+/// The tasks that wait for an event, by the number of the wait.
 #[derive(Default)]
-pub(crate) struct Tasks(Vec<Waker>);
+struct Tasks {
+    wakers: BTreeMap<u64, Waker>,
+    next: u64,
+}
 
 impl Shared {
     pub(crate) fn new(
@@ -101,6 +121,11 @@ impl Shared {
     /// Locks the state. A panic while it was held is a bug that is already reported; other threads must not hang because of it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a wait for an event, without a task yet.
+    pub(crate) fn wait_for(&self, awaited: Awaited) -> Wait<'_> {
+        Wait { shared: self, awaited, number: None }
     }
 
     /// Changes the endpoint so that it may have packets to send, and wakes the driver.
@@ -144,24 +169,26 @@ impl State {
     /// Wakes the task of `context` when `interest` may be satisfied.
     pub(crate) fn wait<T>(&mut self, id: ConnectionId, interest: Interest, context: &Context<'_>) -> Poll<T> {
         if let Some(waiters) = self.connections.get_mut(&id) {
-            waiters.add(interest, context);
+            keep(waiters.slot(interest), context);
         }
         Poll::Pending
     }
 
-    /// Wakes the task of `context` when there may be something to accept.
-    pub(crate) fn wait_incoming<T>(&mut self, id: ListenerId, context: &Context<'_>) -> Poll<T> {
-        if let Some(tasks) = self.listeners.get_mut(&id) {
-            tasks.add(context);
+    /// The tasks that wait for an event, unless its connection or listener is gone.
+    fn tasks(&mut self, awaited: Awaited) -> Option<&mut Tasks> {
+        match awaited {
+            Awaited::Opening(id) => self.connections.get_mut(&id).map(|waiters| &mut waiters.open),
+            Awaited::Closing(id) => self.connections.get_mut(&id).map(|waiters| &mut waiters.close),
+            Awaited::Incoming(id) => self.listeners.get_mut(&id),
+            Awaited::Drained => Some(&mut self.drained),
         }
-        Poll::Pending
     }
 
     /// Moves the wakers that the endpoint's events concern into `woken`, to be woken without the lock.
     pub(crate) fn collect_wakers(&mut self, woken: &mut Vec<Waker>) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Connected(id) => self.take(id, Interest::Open, woken),
+                Event::Connected(id) => self.take_tasks(Awaited::Opening(id), woken),
                 Event::Readable(id) => self.take(id, Interest::Read, woken),
                 Event::Writable(id) => self.take(id, Interest::Write, woken),
                 Event::Closed(id) => {
@@ -170,14 +197,10 @@ impl State {
                         waiters.take_all(woken);
                     }
                 }
-                Event::Incoming(id) => {
-                    if let Some(tasks) = self.listeners.get_mut(&id) {
-                        tasks.take(woken);
-                    }
-                }
+                Event::Incoming(id) => self.take_tasks(Awaited::Incoming(id), woken),
             }
         }
-        if !self.drained.is_empty() && self.endpoint.counters().connections == 0 {
+        if !self.drained.wakers.is_empty() && self.endpoint.counters().connections == 0 {
             self.drained.take(woken);
         }
     }
@@ -194,51 +217,67 @@ impl State {
 
     fn take(&mut self, id: ConnectionId, interest: Interest, woken: &mut Vec<Waker>) {
         if let Some(waiters) = self.connections.get_mut(&id) {
-            waiters.take(interest, woken);
+            woken.extend(waiters.slot(interest).take());
+        }
+    }
+
+    fn take_tasks(&mut self, awaited: Awaited, woken: &mut Vec<Waker>) {
+        if let Some(tasks) = self.tasks(awaited) {
+            tasks.take(woken);
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// Wakes the task of `context` at the event, with the others. The event must not have been reported yet, by this state.
+    pub(crate) fn pending<T>(&mut self, state: &mut State, context: &Context<'_>) -> Poll<T> {
+        if let Some(tasks) = state.tasks(self.awaited) {
+            self.number = Some(tasks.add(self.number, context));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.shared.lock().tasks(self.awaited).and_then(|tasks| tasks.wakers.remove(&number));
+            // Without the lock: the last waker of a task drops the task.
+            drop(waker);
         }
     }
 }
 
 impl Waiters {
-    fn add(&mut self, interest: Interest, context: &Context<'_>) {
+    fn slot(&mut self, interest: Interest) -> &mut Option<Waker> {
         match interest {
-            Interest::Open => self.open.add(context),
-            Interest::Read => keep(&mut self.read, context),
-            Interest::Write => keep(&mut self.write, context),
-            Interest::Close => self.close.add(context),
-        }
-    }
-
-    fn take(&mut self, interest: Interest, woken: &mut Vec<Waker>) {
-        match interest {
-            Interest::Open => self.open.take(woken),
-            Interest::Read => woken.extend(self.read.take()),
-            Interest::Write => woken.extend(self.write.take()),
-            Interest::Close => self.close.take(woken),
+            Interest::Read => &mut self.read,
+            Interest::Write => &mut self.write,
         }
     }
 
     fn take_all(&mut self, woken: &mut Vec<Waker>) {
-        for interest in [Interest::Open, Interest::Read, Interest::Write, Interest::Close] {
-            self.take(interest, woken);
-        }
+        self.open.take(woken);
+        woken.extend(self.read.take());
+        woken.extend(self.write.take());
+        self.close.take(woken);
     }
 }
 
 impl Tasks {
-    /// Wakes the task of `context` with the others. A task that no longer waits is woken for nothing.
-    pub(crate) fn add(&mut self, context: &Context<'_>) {
-        if !self.0.iter().any(|known| known.will_wake(context.waker())) {
-            self.0.push(context.waker().clone());
-        }
+    /// Keeps the waker of `context`, in place of the earlier one of this wait. Returns the number of the wait.
+    fn add(&mut self, number: Option<u64>, context: &Context<'_>) -> u64 {
+        let number = number.unwrap_or_else(|| {
+            self.next += 1;
+            self.next
+        });
+        let kept = self.wakers.entry(number).or_insert_with(|| context.waker().clone());
+        kept.clone_from(context.waker());
+        number
     }
 
     fn take(&mut self, woken: &mut Vec<Waker>) {
-        woken.append(&mut self.0);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        woken.extend(std::mem::take(&mut self.wakers).into_values());
     }
 }
 

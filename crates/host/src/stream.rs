@@ -12,7 +12,7 @@ use plait_mptcp::{ConnectionError, Negotiated, ReadError, Status};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::failure::{end_of, error_of, gone};
-use crate::shared::{Interest, Phase, Shared};
+use crate::shared::{Awaited, Interest, Phase, Shared};
 
 /// A Multipath TCP connection, or the plain TCP connection after a fallback: [`Stream::status`] reports which.
 ///
@@ -115,6 +115,7 @@ impl Stream {
     /// The connection failed.
     pub async fn opened(&self) -> io::Result<()> {
         let Handle { shared, id } = &*self.read.handle;
+        let mut wait = shared.wait_for(Awaited::Opening(*id));
         poll_fn(|context| {
             let mut state = shared.lock();
             let now = shared.clock.now();
@@ -131,7 +132,7 @@ impl Stream {
                 Some(Err(error)) => Poll::Ready(Err(error)),
                 Some(Ok(())) | None if is_open => Poll::Ready(Ok(())),
                 Some(Ok(())) => Poll::Ready(Err(gone())),
-                None => state.wait(*id, Interest::Open, context),
+                None => wait.pending(&mut state, context),
             }
         })
         .await
@@ -431,12 +432,13 @@ impl Handle {
     }
 
     async fn closed(&self) -> io::Result<()> {
+        let mut wait = self.shared.wait_for(Awaited::Closing(self.id));
         poll_fn(|context| {
             let mut state = self.shared.lock();
             if state.is_closed(self.id) {
                 Poll::Ready(end_of(&state, self.shared.clock.now(), self.id).unwrap_or(Ok(())))
             } else {
-                state.wait(self.id, Interest::Close, context)
+                wait.pending(&mut state, context)
             }
         })
         .await

@@ -39,6 +39,27 @@ fn every_task_that_waits_for_the_opening_is_woken() {
 }
 
 #[test]
+fn a_future_that_is_dropped_leaves_no_waker_and_takes_none_of_another_wait_of_its_task() {
+    let stream = stream();
+    let (task, other) = (Task::new(), Task::new());
+    let mut opened = pin!(stream.opened());
+    assert!(opened.as_mut().poll(&mut task.context()).is_pending());
+    let wakers = || (Arc::strong_count(&task.count), Arc::strong_count(&other.count));
+    let waiting = wakers();
+    for task in [&task, &other] {
+        let mut again = pin!(stream.opened());
+        assert!(again.as_mut().poll(&mut task.context()).is_pending());
+        assert!(again.as_mut().poll(&mut task.context()).is_pending(), "polled twice, it is kept once");
+        let mut closed = pin!(stream.closed());
+        assert!(closed.as_mut().poll(&mut task.context()).is_pending());
+    }
+    assert_eq!(wakers(), waiting, "no event has come");
+    stream.abort();
+    wake_tasks(&stream.read.handle);
+    assert_eq!((task.wakes(), other.wakes()), (1, 0));
+}
+
+#[test]
 fn a_writer_waits_when_the_room_is_gone_before_its_bytes_arrive() {
     let stream = stream();
     let WriteHalf { handle, .. } = &stream.write;
