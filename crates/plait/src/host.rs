@@ -161,8 +161,8 @@ impl Host {
         self.open(options, remote.into(), protection.into()).await
     }
 
-    /// Looks up a name over each path of this host: at a nameserver of its device, over that device alone. An address is returned
-    /// unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds. Dropping the future drops the
+    /// Looks up a name over each path of this host that may carry something: at a nameserver of its device, over that device alone. An
+    /// address is returned unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds. Dropping the future drops the
     /// answers.
     ///
     /// # Errors
@@ -183,12 +183,13 @@ impl Host {
         Ok(Listener { inner, control: self.inner.path_control() })
     }
 
-    /// The devices of the paths, each once, for all carriers.
+    /// The devices of the paths that may carry something, each once, for all carriers.
     fn devices(&self) -> Devices {
-        Devices::new(self.inner.paths().into_iter().map(|path| path.name), self.shared_networks())
+        Devices::in_use(&self.inner.paths(), self.shared_networks())
     }
 
-    /// The number of disjoint paths: of networks that the devices lead into, as far as this machine can see.
+    /// The number of disjoint paths: of networks that the devices lead into, as far as this machine can see. Paths that must carry nothing
+    /// do not count.
     #[must_use]
     pub fn disjoint_paths(&self) -> usize {
         self.devices().paths()

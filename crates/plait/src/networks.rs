@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
+use ::plait_host::{Path, PathClass};
+
 use crate::check::WayReport;
 use crate::error::Error;
 
@@ -112,8 +114,18 @@ impl fmt::Display for SharedAddress {
 }
 
 impl Devices {
-    pub(crate) fn new(names: impl IntoIterator<Item = String>, shared: Vec<SharedNetwork>) -> Self {
-        Self { names: names.into_iter().collect(), shared }
+    /// The devices of these paths, without paths that must carry nothing.
+    pub(crate) fn in_use(paths: &[Path], shared: Vec<SharedNetwork>) -> Self {
+        let used = paths.iter().filter(|path| match path.class {
+            PathClass::Trusted | PathClass::Untrusted => true,
+            PathClass::Never => false,
+        });
+        let names: BTreeSet<String> = used.map(|path| path.name.clone()).collect();
+        let is_shared = |network: &SharedNetwork| {
+            network.devices().iter().filter(|device| names.contains(*device)).count() > 1
+        };
+        let shared = shared.into_iter().filter(is_shared).collect();
+        Self { names, shared }
     }
 
     /// The devices, sorted.
@@ -151,12 +163,12 @@ impl Devices {
         let devices = [names[0].clone(), names[1].clone()];
         let junctions = vec![Junction { devices: devices.clone(), at }];
         let shared = Shared { id: NetworkId(0), devices: devices.to_vec(), junctions };
-        Self::new(names, vec![SharedNetwork(shared)])
+        Self { names: names.into_iter().collect(), shared: vec![SharedNetwork(shared)] }
     }
 
     /// Devices of which each is a network of its own.
     pub(crate) fn apart(names: &[&str]) -> Self {
-        Self::new(names.iter().map(|name| (*name).to_owned()), Vec::new())
+        Self { names: names.iter().map(|name| (*name).to_owned()).collect(), shared: Vec::new() }
     }
 }
 
@@ -172,6 +184,33 @@ mod tests {
         assert!(devices.remarks().contains("eth0 and wlan0 count as one path"), "{}", devices.remarks());
         assert_eq!(Devices::apart(&["eth0", "wlan0"]).paths(), 2);
         assert_eq!(Devices::apart(&[]).paths(), 0);
+    }
+
+    #[test]
+    fn a_path_that_must_carry_nothing_is_not_asked_and_does_not_count() {
+        let path = |id, name: &str, class| Path {
+            id: ::plait_host::PathId(id),
+            name: name.to_owned(),
+            network: None,
+            class,
+            backup: false,
+            v4: None,
+            v6: None,
+            public_v4: None,
+            public_v6: None,
+            mtu: 1500,
+            up: true,
+        };
+        let Devices { shared, .. } = Devices::behind_one_gateway(&["eth0", "wlan0"]);
+        let in_use = |class| {
+            let eth0 = path(0, "eth0", PathClass::Trusted);
+            let others = [path(1, "wlan0", class), path(2, "wwan0", PathClass::Untrusted)];
+            let devices = Devices::in_use(&[&[eth0], &others[..]].concat(), shared.clone());
+            let names: Vec<_> = devices.names().cloned().collect();
+            (names.join(" "), devices.paths(), devices.remarks().lines().count())
+        };
+        assert_eq!(in_use(PathClass::Never), ("eth0 wwan0".to_owned(), 2, 0));
+        assert_eq!(in_use(PathClass::Untrusted), ("eth0 wlan0 wwan0".to_owned(), 2, 2));
     }
 
     #[test]
