@@ -61,11 +61,11 @@ pub(crate) trait Carrier: Send {
 
 /// The state of the paths of a carrier.
 pub(crate) trait CarrierPaths: Send {
-    /// Takes the state of the devices and returns the paths that have changed.
+    /// Takes the state of the devices and adds the paths that have changed to `changed`, whether it fails or not.
     ///
     /// # Errors
     /// The network cannot be configured for a path.
-    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error>;
+    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error>;
 
     /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
     ///

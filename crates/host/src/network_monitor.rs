@@ -25,9 +25,6 @@ use crate::wake::Wake;
 /// Time after which restoring rules is tried again: another program may have been changing them.
 const MEND_AGAIN: Duration = Duration::from_secs(1);
 
-/// Time after which devices that share a network are looked at again.
-const REVIEW: Duration = Duration::from_secs(30);
-
 /// A handle for any thread. Dropping it restores the network and waits for that.
 pub(crate) struct NetworkMonitor {
     requests: Requests,
@@ -88,7 +85,9 @@ impl NetworkMonitor {
         let own = requests.clone();
         let mut watch =
             Watch { network, links, rules, mended, not_mended, shared, own, requests: received, wake };
-        watch.look()?;
+        let mut found = Vec::new();
+        watch.network.settle(&mut found)?;
+        watch.report(found);
         watch.note_look();
         let thread = std::thread::Builder::new()
             .name("plait-monitor".into())
@@ -239,49 +238,54 @@ impl Watch {
         }
     }
 
+    /// Never waits for an answer from the network: the report of a lost path must not be late.
     fn look(&mut self) -> Result<(), Error> {
-        let found = self.network.refresh()?;
-        let shared = self.network.shared().clone();
-        let before = std::mem::replace(&mut self.shared.lock().shared_networks, shared.clone());
-        for network in shared.iter().filter(|network| !before.has(network)) {
+        let mut found = Vec::new();
+        let result = self.network.refresh(&mut found);
+        // What was found before an error is as true as without it.
+        self.report(found);
+        result
+    }
+
+    /// Schedules the next look.
+    fn note_look(&mut self) {
+        self.links.note_look();
+        if let Some(after) = self.network.look_again() {
+            self.links.look_again(after);
+        }
+    }
+
+    fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
+        let used = self.network.use_path(&spec)?;
+        self.report(used);
+        // The gateway of a path that may carry something again is asked.
+        self.links.look_again(Duration::ZERO);
+        Ok(())
+    }
+
+    /// Reports the shared networks and the changed ones of these paths to the endpoint, at once, and to the log.
+    fn report(&self, mut paths: Vec<Path>) {
+        let networks = self.network.shared();
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let before = std::mem::replace(&mut state.shared_networks, networks.clone());
+        paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
+        for path in &paths {
+            state.endpoint.set_path(now, path.clone());
+        }
+        let carriers = state.carriers.clone();
+        drop(state);
+        for network in networks.iter().filter(|network| !before.has(network)) {
             info!(
                 devices = network.devices.join(", "),
                 "these devices share a network: their paths count as one"
             );
             debug!("{network}");
         }
-        self.set_paths(found);
-        Ok(())
-    }
-
-    /// Schedules the next look. Neighbours change without an announcement that this follows, so that devices that look as if they shared a
-    /// network are looked at again.
-    fn note_look(&mut self) {
-        self.links.note_look();
-        if !self.network.shared().is_empty() {
-            self.links.look_again(REVIEW);
+        if !paths.is_empty() {
+            self.shared.wake.ask();
+            tell(&paths, &carriers);
         }
-    }
-
-    fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
-        let used = self.network.use_path(&spec)?;
-        self.set_paths(used);
-        Ok(())
-    }
-
-    /// Reports the changed ones of these paths to the log and the endpoint.
-    fn set_paths(&self, mut paths: Vec<Path>) {
-        let state = self.shared.lock();
-        paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
-        let carriers = state.carriers.clone();
-        drop(state);
-        if paths.is_empty() {
-            return;
-        }
-        tell(&paths, &carriers);
-        self.shared.change(|state, now| {
-            paths.into_iter().for_each(|path| state.endpoint.set_path(now, path));
-        });
     }
 
     /// Waits for announcements, requests, or the time of the next look.

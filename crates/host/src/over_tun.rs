@@ -145,8 +145,8 @@ impl Carrier for OverTun {
 }
 
 impl CarrierPaths for Network {
-    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
-        self.refresh(snapshot)
+    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+        self.refresh(snapshot, changed)
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {

@@ -35,7 +35,7 @@ pub enum CommonPoint {
     Gateway {
         /// Its address according to the routes.
         address: IpAddr,
-        /// Its link-layer address, if the neighbour tables of both devices have it. Otherwise both devices have an address in one subnet.
+        /// Its link-layer address, if the neighbour tables of both devices have it.
         link_address: Option<String>,
     },
     /// The packets of both leave by this device. It is one of both, or carries two tunnels.
@@ -124,7 +124,7 @@ impl fmt::Display for Junction {
                 write!(f, "{one} and {other} have the gateway {address} ({link_address})")
             }
             CommonPoint::Gateway { address, link_address: None } => {
-                write!(f, "{one} and {other} have the gateway {address} in one subnet")
+                write!(f, "{one} and {other} have the gateway {address}, of unknown link-layer address")
             }
             CommonPoint::Carrier(device) if device == one => write!(f, "{other} is a tunnel over {one}"),
             CommonPoint::Carrier(device) if device == other => write!(f, "{one} is a tunnel over {other}"),
@@ -173,7 +173,10 @@ mod tests {
         let known = CommonPoint::Gateway { address, link_address: Some("02:00:00:00:00:01".to_owned()) };
         assert_eq!(said(["a", "b"], known), "a and b have the gateway 192.168.1.1 (02:00:00:00:00:01)");
         let unknown = CommonPoint::Gateway { address, link_address: None };
-        assert_eq!(said(["a", "b"], unknown), "a and b have the gateway 192.168.1.1 in one subnet");
+        assert_eq!(
+            said(["a", "b"], unknown),
+            "a and b have the gateway 192.168.1.1, of unknown link-layer address"
+        );
         assert_eq!(said(["a", "b"], CommonPoint::Carrier("b".to_owned())), "a is a tunnel over b");
         assert_eq!(said(["a", "b"], CommonPoint::Carrier("c".to_owned())), "a and b are tunnels over c");
         assert!(grouped(&[["a", "b"]]).0[0].to_string().starts_with("a and b count as one path: "));

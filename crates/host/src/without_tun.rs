@@ -34,8 +34,7 @@ impl PlainNetwork {
 }
 
 impl CarrierPaths for PlainNetwork {
-    fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
-        let mut changed = Vec::new();
+    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
         for path in &mut self.paths {
             let device = path.spec.device();
             let state = path_state(path.id, &path.spec, snapshot);
@@ -47,7 +46,7 @@ impl CarrierPaths for PlainNetwork {
                 changed.push(state);
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {

@@ -5,6 +5,8 @@
 
 mod net;
 
+use std::time::{Duration, Instant};
+
 use net::wait_for;
 use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathSpec};
 use plait_lab::home::{DEVICES, Home, ROUTER};
@@ -36,6 +38,38 @@ fn two_devices_behind_one_gateway_share_a_network_which_is_named() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_device_that_goes_down_and_loses_its_routes_stays_in_its_network() {
+    let home = Home::with_one_router().expect("root can make namespaces");
+    let host = start(&home);
+    assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
+    home.client.ip("link set eth0 down").expect("set");
+    wait_for(|| (!host.paths()[0].up).then_some(())).expect("it is down");
+    assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
+    home.client.ip("link set eth0 up").expect("set");
+    wait_for(|| host.paths()[0].up.then_some(())).expect("it is up again, without a default route");
+    assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_lost_path_is_reported_before_a_gateway_that_does_not_answer_had_the_time_to() {
+    let home = Home::with_one_router().expect("root can make namespaces");
+    let host = start(&home);
+    // The kernel forgets the neighbours of a device that has lost its carrier. The machine may be busy, so one of several attempts counts.
+    let quick = (0..8).find_map(|_| {
+        home.plug(0, false).expect("unplugged");
+        let since = Instant::now();
+        wait_for(|| (!host.paths()[0].up).then_some(())).expect("it is down");
+        let took = since.elapsed();
+        home.plug(0, true).expect("plugged");
+        wait_for(|| host.paths()[0].up.then_some(())).expect("it is up again");
+        (took < Duration::from_millis(250)).then_some(took)
+    });
+    assert!(quick.is_some(), "gateways have 300 ms for an answer");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn two_gateways_with_the_same_private_address_are_two_networks() {
     let home = Home::with_two_routers().expect("root can make namespaces");
     let host = start(&home);
@@ -51,7 +85,13 @@ fn a_gateway_that_takes_the_link_address_of_another_is_one_network_with_it_only_
     let host = start(&home);
     assert_eq!(networks(&host), [None; 2]);
     home.pretend(1, &first).expect("set");
-    wait_for(|| (networks(&host) == [Some(NetworkId(0)); 2]).then_some(())).expect("they look like one");
+    let looks_like_one = |link_address: &str| {
+        let at = host.shared_networks().pop()?.junctions.pop()?.at;
+        let link_address = Some(link_address.to_owned());
+        (at == CommonPoint::Gateway { address: ROUTER, link_address }).then_some(())
+    };
+    wait_for(|| looks_like_one(&first)).expect("they look like one");
+    assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
     home.pretend(1, &own).expect("set");
     wait_for(|| (networks(&host) == [None; 2]).then_some(())).expect("two again");
     assert!(host.shared_networks().is_empty());

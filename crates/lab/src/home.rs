@@ -66,6 +66,17 @@ impl Home {
         Ok(words.nth(1).unwrap_or_default().to_owned())
     }
 
+    /// Takes the carrier of a device away, or gives it back: the wire is unplugged at the router.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn plug(&self, device: usize, is_plugged: bool) -> Result<()> {
+        let router = self.routers.get(device).unwrap_or(&self.routers[0]);
+        let state = if is_plugged { "up" } else { "down" };
+        router.ip(&format!("link set {} {state}", DEVICES[device]))?;
+        Ok(())
+    }
+
     /// Gives a router this link-layer address, makes the client forget the earlier one, and changes a device, so that programs look at the
     /// network again.
     ///

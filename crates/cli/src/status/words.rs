@@ -191,8 +191,7 @@ mod tests {
 
     #[test]
     fn paths_that_count_as_one_are_named_once_with_the_reason() {
-        let why =
-            "eth0 and wlan0 count as one path: eth0 and wlan0 have the gateway 192.168.1.1 in one subnet";
+        let why = "eth0 and wlan0 count as one path: eth0 and wlan0 have the gateway 192.168.1.1 (02:00:00:00:00:0a)";
         let shared = |name| PathReport { shares_network: Some(why.to_owned()), ..path(name) };
         let report = Report { paths: vec![shared("eth0"), shared("wlan0"), path("wwan0")], ..report() };
         let text = report.words();

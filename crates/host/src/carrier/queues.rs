@@ -114,9 +114,9 @@ impl Carrier for OverQueues {
 }
 
 impl CarrierPaths for QueuePath {
-    fn refresh(&mut self, _snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+    fn refresh(&mut self, _snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
         if self.current.is_some() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let NumberedPath { id, spec } = &self.path;
         let path = Path {
@@ -134,7 +134,8 @@ impl CarrierPaths for QueuePath {
             up: true,
         };
         self.current = Some(path.clone());
-        Ok(vec![path])
+        changed.push(path);
+        Ok(())
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {

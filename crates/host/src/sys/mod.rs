@@ -17,8 +17,9 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Watched,
-    connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error, since_boot,
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Uplinks,
+    Watched, connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error,
+    since_boot,
 };
 pub use system::{LOOPBACK, default_devices, device_with, shared_networks};
 

@@ -1,8 +1,10 @@
 //! Paths that are addresses of this host. Sockets answer the questions about them, without a packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use crate::error::Error;
+use crate::path::PathSpec;
 use crate::shared_networks::{SharedNetwork, SharedNetworks};
 use crate::sys::Device;
 
@@ -17,17 +19,34 @@ const SOMEWHERE: [IpAddr; 2] =
 const PORT: u16 = 9;
 
 /// The state of the system, which is asked at each question.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Snapshot {
     /// None is known: this system is not asked for its routes.
     networks: SharedNetworks,
 }
 
-impl Snapshot {
-    pub(crate) fn take_around(_devices: &[String]) -> Result<Self, Error> {
-        Ok(Self { networks: SharedNetworks::default() })
+/// The knowledge about the networks behind devices: none.
+#[derive(Default, Debug)]
+pub(crate) struct Uplinks;
+
+impl Uplinks {
+    /// Returns the state without shared networks.
+    pub(crate) fn look(&mut self, _paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        Ok(Snapshot { networks: SharedNetworks::default() })
     }
 
+    /// The same as [`Uplinks::look`].
+    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        self.look(paths)
+    }
+
+    /// No look is needed in addition to the regular ones.
+    pub(crate) fn look_again(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Snapshot {
     /// The networks that devices of paths share.
     pub(crate) fn shared_networks(&self) -> &SharedNetworks {
         &self.networks

@@ -10,7 +10,7 @@ mod time;
 mod waiting;
 mod without;
 
-pub(crate) use self::addresses::Snapshot;
+pub(crate) use self::addresses::{Snapshot, Uplinks};
 pub use self::addresses::{default_devices, device_with, shared_networks};
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{

@@ -80,7 +80,7 @@ impl Network {
         std::iter::from_fn(|| match *self {})
     }
 
-    pub(crate) fn refresh(&mut self, _snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+    pub(crate) fn refresh(&mut self, _snapshot: &Snapshot, _changed: &mut Vec<Path>) -> Result<(), Error> {
         match *self {}
     }
 

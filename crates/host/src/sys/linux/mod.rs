@@ -13,7 +13,7 @@ mod waiting;
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 pub(crate) use self::icmp::next as next_error;
-pub(crate) use self::setup::{Network, Snapshot};
+pub(crate) use self::setup::{Network, Snapshot, Uplinks};
 pub use self::setup::{default_devices, device_with, shared_networks};
 pub(crate) use self::time::since_boot;
 pub(crate) use self::translations::Translations;

@@ -45,6 +45,7 @@ use crate::shared_networks::SharedNetwork;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
 pub(crate) use self::snapshot::Snapshot;
+pub(crate) use self::uplinks::Uplinks;
 
 /// Packets that wait for the driver: as many wire segments as two megabytes, for senders with unmerged segments. The kernel's
 /// default is a quarter of that, and further packets are lost.
@@ -228,18 +229,20 @@ impl Network {
         })
     }
 
-    /// Reads the kernel's state and returns the changed paths.
-    pub(crate) fn refresh(&mut self, snapshot: &Snapshot) -> Result<Vec<Path>, Error> {
+    /// Takes the kernel's state and adds the changed paths to `changed`, also those that changed before an error.
+    pub(crate) fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
         // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
-        self.forward_paths(snapshot)?;
+        let forwarded = self.forward_paths(snapshot);
         drop(turn);
         if *snapshot == self.snapshot {
-            return Ok(Vec::new());
+            return forwarded;
         }
-        let mut changed = Vec::new();
+        let has_same_routes = snapshot.has_routes_of(&self.snapshot);
         for path in &mut self.paths {
-            path.table.refresh(snapshot);
+            if !has_same_routes {
+                path.table.refresh(snapshot);
+            }
             let device = path.spec.device();
             let state = path_state(path, &self.subnets, snapshot);
             if path.current.as_ref() != Some(&state) {
@@ -249,7 +252,7 @@ impl Network {
             }
         }
         self.snapshot = snapshot.clone();
-        Ok(changed)
+        forwarded
     }
 
     /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
@@ -344,7 +347,8 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
 /// # Errors
 /// `ip` is missing or too old.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
-    let snapshot = Snapshot::take_around(devices)?;
+    let paths = devices.iter().map(|device| PathSpec::new(device)).collect::<Result<Vec<_>, _>>()?;
+    let snapshot = Uplinks::default().settle(&paths)?;
     Ok(snapshot.shared_networks().iter().cloned().collect())
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::addresses::Prefix;
 use super::command::ip_json;
-use super::uplinks;
+use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::shared_networks::SharedNetworks;
 use crate::sys::Device;
@@ -19,6 +20,7 @@ pub(crate) struct Snapshot {
     links: Vec<Link>,
     routes_v4: Vec<Route>,
     routes_v6: Vec<Route>,
+    tunnels: Tunnels,
     /// The networks that devices of paths share.
     networks: SharedNetworks,
 }
@@ -93,22 +95,36 @@ struct NextHop {
 }
 
 impl Snapshot {
-    /// Reads the kernel's state.
+    /// Reads the kernel's state, by three short programs. Without the networks that devices share, which [`super::Uplinks`] finds.
     pub(crate) fn take() -> Result<Self, Error> {
+        const DETAILS: &str = "-details address show";
+        // The details of some devices are no JSON in some versions of `ip`. They are needed for tunnels only.
+        let links: Vec<Value> = ip_json(DETAILS).or_else(|_| ip_json("address show"))?;
+        let tunnels = Tunnels::of(&links);
+        let links = links.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
         Ok(Self {
-            links: ip_json("address show")?,
+            links: links
+                .map_err(|source| Error::Output { command: format!("ip -json {DETAILS}"), source })?,
             routes_v4: ip_json("-4 route show table main")?,
             routes_v6: ip_json("-6 route show table main")?,
+            tunnels,
             networks: SharedNetworks::default(),
         })
     }
 
-    /// The same, with the networks that `devices` share. Takes some hundred milliseconds if a gateway must be asked for its link-layer
-    /// address.
-    pub(crate) fn take_around(devices: &[String]) -> Result<Self, Error> {
-        let mut snapshot = Self::take()?;
-        snapshot.networks = uplinks::shared_networks(&snapshot, devices);
-        Ok(snapshot)
+    /// Whether `other` has the same devices, addresses and routes.
+    pub(super) fn has_routes_of(&self, other: &Self) -> bool {
+        let Self { links, routes_v4, routes_v6, tunnels: _, networks: _ } = self;
+        (links, routes_v4, routes_v6) == (&other.links, &other.routes_v4, &other.routes_v6)
+    }
+
+    /// The tunnels, with the other ends that paths over these devices may need.
+    pub(super) fn tunnels_of<'a>(&self, devices: impl Iterator<Item = &'a str>) -> Tunnels {
+        self.tunnels.for_paths(devices)
+    }
+
+    pub(super) fn set_shared_networks(&mut self, networks: SharedNetworks) {
+        self.networks = networks;
     }
 
     /// The networks that devices of paths share.
@@ -187,6 +203,12 @@ impl Snapshot {
         best.and_then(|(route, _)| route.device())
     }
 
+    /// The devices of the best default routes of both families, apart from the routes over `except`.
+    pub(super) fn default_devices_besides(&self, except: &str) -> impl Iterator<Item = &str> {
+        let anywhere = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        anywhere.into_iter().filter_map(move |address| self.device_to(address, except))
+    }
+
     /// The routes of the main table over `device`, as `ip route replace` takes them, connected ones first so
     /// that gateways can be reached.
     pub(super) fn routes_over(&self, device: &str, family: Family) -> Vec<String> {
@@ -228,6 +250,11 @@ impl Link {
     pub(super) fn is_up(&self) -> bool {
         let has = |flag: &str| self.flags.iter().any(|other| other == flag);
         has("UP") && has("LOWER_UP")
+    }
+
+    /// Whether the kernel can ask for link-layer addresses over it now.
+    pub(super) fn can_ask(&self) -> bool {
+        self.is_up() && !self.is_loopback() && !self.flags.iter().any(|flag| flag == "NOARP")
     }
 
     /// Whether packets sent over it return to this host.
@@ -333,14 +360,31 @@ impl Snapshot {
             links: serde_json::from_str(links).expect("links"),
             routes_v4: routes(v4),
             routes_v6: routes(v6),
+            tunnels: Tunnels::default(),
             networks: SharedNetworks::default(),
         }
+    }
+
+    /// The same with these flags of a device.
+    pub(super) fn with_flags(mut self, device: &str, flags: &[&str]) -> Self {
+        let of_device = self.links.iter_mut().filter(|link| link.name == device);
+        of_device.for_each(|link| link.flags = flags.iter().map(|flag| (*flag).to_owned()).collect());
+        self
+    }
+
+    /// The same without the routes over a device.
+    pub(super) fn without_routes_over(mut self, device: &str) -> Self {
+        let is_other = |route: &Route| route.dev.as_deref() != Some(device);
+        self.routes_v4.retain(is_other);
+        self.routes_v6.retain(is_other);
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared_networks::CommonPoint;
 
     fn snapshot() -> Snapshot {
         Snapshot::of(
@@ -398,6 +442,17 @@ mod tests {
     #[test]
     fn the_default_devices_are_those_of_the_default_routes() {
         assert_eq!(snapshot().default_devices(), ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn a_change_of_shared_networks_alone_is_no_change_of_routes() {
+        let (one, mut other) = (snapshot(), snapshot());
+        let devices = ["eth0", "wlan0"].map(str::to_owned);
+        let at = |_: &str, _: &str| Some(CommonPoint::Carrier("eth0".to_owned()));
+        other.set_shared_networks(SharedNetworks::group(&devices, at));
+        assert!(one != other && one.has_routes_of(&other));
+        assert!(!one.has_routes_of(&snapshot().without_routes_over("eth0")));
+        assert!(!one.has_routes_of(&snapshot().with_flags("eth0", &[])), "the kernel has removed its routes");
     }
 
     #[test]

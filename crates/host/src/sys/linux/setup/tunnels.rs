@@ -5,47 +5,30 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::Value;
 use tracing::debug;
 
-use super::command::{ip_json, run};
+use super::command::run;
 
-/// The tunnels whose other end is known.
-#[derive(Default, Debug)]
+/// The tunnels of this host.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Tunnels(Vec<Tunnel>);
 
 /// A tunnel.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tunnel {
     device: String,
     /// The device that its packets are bound to.
     pub(super) bound_to: Option<String>,
-    /// The other ends: of WireGuard, one for each peer.
+    /// The other ends: of WireGuard, one for each peer, none if they cannot be read.
     pub(super) remotes: Vec<IpAddr>,
+    is_wireguard: bool,
 }
 
 impl Tunnels {
-    /// Reads the tunnels: GRE, IP in IP and the like from `ip`, those of WireGuard from `wg`. What cannot be read is unknown.
-    pub(super) fn read() -> Self {
-        let links: Vec<Value> = ip_json("-details link show").unwrap_or_else(|error| {
-            debug!(%error, "tunnels are unknown");
-            Vec::new()
-        });
-        let endpoints = if links.iter().any(is_wireguard) {
-            run("wg", "show all endpoints").unwrap_or_else(|error| {
-                debug!(%error, "the other ends of WireGuard are unknown");
-                String::new()
-            })
-        } else {
-            String::new()
-        };
-        Self::of(&links, &endpoints)
-    }
-
-    /// The tunnels among `links`, as `ip -details -json link` shows them, and those of WireGuard with their endpoints as `wg` shows them.
-    pub(super) fn of(links: &[Value], endpoints: &str) -> Self {
+    /// The tunnels among `links`, as `ip -details -json` shows them: GRE, IP in IP and the like. Those of WireGuard have no other end yet.
+    pub(super) fn of(links: &[Value]) -> Self {
         let tunnels = links.iter().filter_map(|link| {
             let device = link["ifname"].as_str()?.to_owned();
-            if is_wireguard(link) {
-                let remotes = endpoints.lines().filter_map(|line| endpoint_of(&device, line)).collect();
-                return Some(Tunnel { device, bound_to: None, remotes });
+            if link["linkinfo"]["info_kind"] == "wireguard" {
+                return Some(Tunnel { device, bound_to: None, remotes: Vec::new(), is_wireguard: true });
             }
             let data = &link["linkinfo"]["info_data"];
             let remotes = [&data["remote"], &data["remote6"]].into_iter().filter_map(Value::as_str);
@@ -53,19 +36,43 @@ impl Tunnels {
             let remotes: Vec<_> = remotes.into_iter().filter(|remote| !remote.is_unspecified()).collect();
             // The lower device of what is no tunnel is something else: the other end of a veth, for example.
             let bound_to = link["link"].as_str().map(str::to_owned);
-            (!remotes.is_empty()).then_some(Tunnel { device, bound_to, remotes })
+            (!remotes.is_empty()).then_some(Tunnel { device, bound_to, remotes, is_wireguard: false })
         });
         Self(tunnels.collect())
+    }
+
+    /// Returns the tunnels with the other ends that `wg` knows, for paths over these devices. `wg` runs only if one of the devices is a
+    /// tunnel: others are not carried by WireGuard.
+    pub(super) fn for_paths<'a>(&self, mut devices: impl Iterator<Item = &'a str>) -> Self {
+        let has_wireguard = self.0.iter().any(|tunnel| tunnel.is_wireguard);
+        if !has_wireguard || !devices.any(|device| self.of_device(device).is_some()) {
+            return self.clone();
+        }
+        let endpoints = run("wg", "show all endpoints").unwrap_or_else(|error| {
+            debug!(%error, "the other ends of WireGuard are unknown");
+            String::new()
+        });
+        self.with_endpoints(&endpoints)
+    }
+
+    /// The same with these other ends of WireGuard, as `wg` shows them.
+    pub(super) fn with_endpoints(&self, endpoints: &str) -> Self {
+        let mut tunnels = self.clone();
+        for tunnel in tunnels.0.iter_mut().filter(|tunnel| tunnel.is_wireguard) {
+            tunnel.remotes = endpoints.lines().filter_map(|line| endpoint_of(&tunnel.device, line)).collect();
+        }
+        tunnels
+    }
+
+    /// Whether this device is a tunnel whose other end cannot be read: `wg` is missing, plait is not root, or no peer has an endpoint.
+    pub(super) fn is_unreadable(&self, device: &str) -> bool {
+        self.of_device(device).is_some_and(|tunnel| tunnel.remotes.is_empty())
     }
 
     /// The tunnel of this device.
     pub(super) fn of_device(&self, device: &str) -> Option<&Tunnel> {
         self.0.iter().find(|tunnel| tunnel.device == device)
     }
-}
-
-fn is_wireguard(link: &Value) -> bool {
-    link["linkinfo"]["info_kind"] == "wireguard"
 }
 
 /// The address in a line of `wg show all endpoints`, device, key and endpoint, if it is of this device.
@@ -95,7 +102,7 @@ mod tests {
         .expect("JSON");
         let endpoints = "wg0\tAAAA=\t198.51.100.1:51820\nwg0\tBBBB=\t(none)\nwg1\tCCCC=\t198.51.100.2:1\n\
                          wg0\tDDDD=\t[2001:db8::1]:51820\n";
-        let tunnels = Tunnels::of(&links, endpoints);
+        let tunnels = Tunnels::of(&links).with_endpoints(endpoints);
         let remotes = |device: &str| {
             let remotes = tunnels.of_device(device).map(|tunnel| &tunnel.remotes)?;
             Some(remotes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
@@ -107,5 +114,7 @@ mod tests {
         for device in ["eth0", "veth0", "gre0", "br0"] {
             assert_eq!(remotes(device), None, "{device}");
         }
+        assert!(!tunnels.is_unreadable("wg0") && !tunnels.is_unreadable("eth0"));
+        assert!(tunnels.with_endpoints("wg0\tBBBB=\t(none)\n").is_unreadable("wg0"));
     }
 }

@@ -1,0 +1,227 @@
+//! The networks behind devices, as the routing table, the neighbour table and the tunnels of this host show them.
+//!
+//! Two devices lead into one network if they have the same gateway: the same address, and the same link-layer address. An address alone
+//! proves nothing, because 192.168.1.1 is the gateway of many networks. If a link-layer address is unknown, the kernel is made to ask for
+//! it. Devices with the same gateway address count as one until the answer comes; without an answer, if they have addresses in one subnet.
+//! Devices with the same address of their own are in different networks, whatever their gateways look like: USB modems of one type share
+//! all three. A tunnel leads into the network of the device that carries it.
+//!
+//! A device that is down, or has no gateway, keeps the way that it had: its return must not look like another path.
+
+mod uplink;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::{Duration, Instant};
+
+use plait_mptcp::PathClass;
+use tracing::{debug, warn};
+
+use self::uplink::{Gateway, Uplink};
+use super::neighbours::Neighbours;
+use super::snapshot::{Link, Snapshot};
+use super::tunnels::Tunnels;
+use crate::error::Error;
+use crate::path::PathSpec;
+use crate::shared_networks::SharedNetworks;
+use crate::sys::linux::datagrams::connected;
+
+/// Time limit for the answers of gateways to the question for their link-layer addresses, and the time until the first look at them.
+const ANSWER: Duration = Duration::from_millis(300);
+const FIRST_LOOK: Duration = Duration::from_millis(30);
+
+/// Time after which a gateway that has not answered is asked again. It doubles until it is [`REVIEW`].
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time after which devices that share a network are looked at again: neighbours change without an announcement.
+const REVIEW: Duration = Duration::from_secs(30);
+
+/// Port for discarded datagrams (RFC 863): the kernel asks for the link-layer address of a gateway before it sends one there.
+const DISCARD: u16 = 9;
+
+/// The knowledge about the ways of the devices of paths, from look to look. A look never waits.
+#[derive(Default, Debug)]
+pub(crate) struct Uplinks {
+    known: BTreeMap<String, Uplink>,
+    /// The questions that are not answered yet, by device and gateway.
+    questions: BTreeMap<(String, IpAddr), Question>,
+    /// The tunnels that the log has warned of.
+    warned: BTreeSet<String>,
+    next: NextLook,
+}
+
+/// A question for a link-layer address.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    first: Instant,
+    last: Instant,
+}
+
+/// The time of the next look that no announcement causes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+enum NextLook {
+    /// The answer to a question may have come by then.
+    Answer(Duration),
+    /// Gateways are asked again, or shared networks looked at again.
+    Review(Duration),
+    #[default]
+    NotNeeded,
+}
+
+/// The state of the kernel that a look uses.
+struct Seen<'a> {
+    snapshot: &'a Snapshot,
+    tunnels: &'a Tunnels,
+    neighbours: &'a Neighbours,
+}
+
+impl Uplinks {
+    /// Reads the kernel's state, with the networks that the devices of these paths share. Makes the kernel ask gateways whose link-layer
+    /// address decides that. No gateway is asked over a path that must carry nothing.
+    pub(crate) fn look(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        let mut snapshot = Snapshot::take()?;
+        self.next = NextLook::NotNeeded;
+        if paths.len() < 2 {
+            return Ok(snapshot);
+        }
+        let tunnels = snapshot.tunnels_of(paths.iter().map(PathSpec::device));
+        self.warn_of(paths.iter().map(PathSpec::device).filter(|device| tunnels.is_unreadable(device)));
+        let seen = Seen { snapshot: &snapshot, tunnels: &tunnels, neighbours: &Neighbours::read() };
+        let (networks, to_ask) = self.take(Instant::now(), &seen, paths);
+        to_ask.iter().for_each(|gateway| ask(&snapshot, gateway));
+        snapshot.set_shared_networks(networks);
+        Ok(snapshot)
+    }
+
+    /// Looks until the gateways have answered, or have had the time. Takes some hundred milliseconds if one does not answer.
+    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        loop {
+            let snapshot = self.look(paths)?;
+            let NextLook::Answer(after) = self.next else { return Ok(snapshot) };
+            std::thread::sleep(after);
+        }
+    }
+
+    /// The time until the next look, if one is needed without an announcement.
+    pub(crate) fn look_again(&self) -> Option<Duration> {
+        match self.next {
+            NextLook::NotNeeded => None,
+            NextLook::Answer(after) | NextLook::Review(after) => Some(after),
+        }
+    }
+
+    /// Takes what a look has shown. Returns the networks that devices share, and the gateways to ask.
+    fn take(&mut self, now: Instant, seen: &Seen<'_>, paths: &[PathSpec]) -> (SharedNetworks, Vec<Gateway>) {
+        for device in paths.iter().map(PathSpec::device) {
+            let way = Uplink::of(device, seen.snapshot, seen.tunnels, seen.neighbours);
+            let is_current = is_up(seen.snapshot, device) && way.is_known();
+            if is_current || !self.known.get(device).is_some_and(Uplink::is_known) {
+                self.known.insert(device.to_owned(), way);
+            }
+        }
+        let doubtful = self.doubtful(seen.snapshot, paths);
+        let to_ask = self.note_questions(now, &doubtful);
+        let mut ways = self.known.clone();
+        for gateway in ways.values_mut().flat_map(|way| &mut way.gateways) {
+            let question = self.questions.get(&gateway.key());
+            gateway.is_asked = question.is_some_and(|question| question.is_new(now));
+        }
+        let devices: Vec<String> = paths.iter().map(|path| path.device().to_owned()).collect();
+        let networks = SharedNetworks::group(&devices, |one, other| ways.get(one)?.meets(ways.get(other)?));
+        let review = if networks.is_empty() { NextLook::NotNeeded } else { NextLook::Review(REVIEW) };
+        let answers = self.questions.values().map(|question| question.next_look(now));
+        self.next = answers.min().unwrap_or_default().min(review);
+        (networks, to_ask)
+    }
+
+    /// Notes a question to each of these gateways, unless it was asked lately. Returns those to ask.
+    fn note_questions(&mut self, now: Instant, doubtful: &[Gateway]) -> Vec<Gateway> {
+        self.questions.retain(|key, _| doubtful.iter().any(|gateway| gateway.key() == *key));
+        let is_due = |gateway: &&Gateway| {
+            self.questions.get(&gateway.key()).is_none_or(|question| now >= question.again())
+        };
+        let due: Vec<Gateway> = doubtful.iter().filter(is_due).cloned().collect();
+        for gateway in &due {
+            self.questions.entry(gateway.key()).or_insert(Question { first: now, last: now }).last = now;
+        }
+        due
+    }
+
+    /// The gateways without a known link-layer address that decides whether two paths share a network, each once, as far as they can be
+    /// asked now.
+    fn doubtful(&self, snapshot: &Snapshot, paths: &[PathSpec]) -> Vec<Gateway> {
+        let used = paths.iter().filter(|path| path.class() != PathClass::Never);
+        let ways: Vec<&Uplink> = used.filter_map(|path| self.known.get(path.device())).collect();
+        let mut doubtful: Vec<Gateway> = Vec::new();
+        for way in &ways {
+            let others = ways.iter().filter(|other| other.device != way.device);
+            let others: Vec<&Gateway> = others.flat_map(|other| &other.gateways).collect();
+            for gateway in &way.gateways {
+                let link = snapshot.link(&gateway.carrier);
+                let can_be_asked = gateway.link_address.is_none() && link.is_some_and(Link::can_ask);
+                let decides = others.iter().any(|other| gateway.may_be(other));
+                if can_be_asked && decides && !doubtful.contains(gateway) {
+                    doubtful.push(gateway.clone());
+                }
+            }
+        }
+        doubtful
+    }
+
+    /// Warns of these tunnels, once of each.
+    fn warn_of<'a>(&mut self, unreadable: impl Iterator<Item = &'a str>) {
+        for device in unreadable {
+            if self.warned.insert(device.to_owned()) {
+                warn!(
+                    device,
+                    "the other end of this tunnel cannot be read: it counts as carried by the device of the default route; \
+                     fix: install wg and run plait as root"
+                );
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Whether the time for the answer has not passed yet. Until then, silence proves nothing.
+    fn is_new(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.first) < ANSWER
+    }
+
+    /// The time of the next question.
+    fn again(&self) -> Instant {
+        self.last + (self.last - self.first).clamp(ASK_AGAIN, REVIEW)
+    }
+
+    /// The next look because of this question. After the first one, each look at the answer is after twice the time of the one before.
+    /// After a repeated one there is a single look.
+    fn next_look(&self, now: Instant) -> NextLook {
+        let since = now.saturating_duration_since(self.last);
+        match ANSWER.checked_sub(since).filter(|left| !left.is_zero()) {
+            Some(left) if self.is_new(now) => NextLook::Answer(since.max(FIRST_LOOK).min(left)),
+            Some(left) => NextLook::Answer(left),
+            None => NextLook::Review(self.again().saturating_duration_since(now)),
+        }
+    }
+}
+
+fn is_up(snapshot: &Snapshot, device: &str) -> bool {
+    snapshot.link(device).is_some_and(Link::is_up)
+}
+
+/// Makes the kernel ask for the link-layer address of a gateway.
+fn ask(snapshot: &Snapshot, gateway: &Gateway) {
+    let Some(link) = snapshot.link(&gateway.carrier) else { return };
+    let (own, to) = match gateway.address {
+        IpAddr::V4(_) => (link.v4().map(IpAddr::V4), SocketAddr::new(gateway.address, DISCARD)),
+        IpAddr::V6(v6) => (link.v6().map(IpAddr::V6), SocketAddrV6::new(v6, DISCARD, 0, link.index).into()),
+    };
+    let Some(own) = own else { return };
+    let asked = connected(&gateway.carrier, own, to).and_then(|socket| socket.send(&[]));
+    if let Err(error) = asked {
+        debug!(%error, device = gateway.carrier, "the gateway is not asked for its link-layer address");
+    }
+}
+
+#[cfg(test)]
+mod tests;
