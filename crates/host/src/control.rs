@@ -49,7 +49,7 @@ impl PathControl {
     }
 
     /// Sets the class of the path of this device, and whether it is a backup. Connections tell their peers by
-    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that must carry nothing.
+    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that must carry nothing. Dropping the future after its first poll undoes nothing.
     ///
     /// # Errors
     /// The host has no path of this device, or has ended.

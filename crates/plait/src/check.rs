@@ -224,6 +224,8 @@ impl Check {
 
     /// Tries all paths in parallel and the carriers of each in turn. Returns results in the order of the paths, TCP first.
     ///
+    /// Dropping the future ends the attempts: their connections are reset, the network is restored, and there are no results.
+    ///
     /// # Errors
     /// The server has no address, or there is no path to try. The failure of a path is in its report.
     pub async fn run(self) -> Result<Vec<WayReport>, Error> {

@@ -214,6 +214,8 @@ impl PathControl {
     /// Changes the use of the path of this device. Running connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a
     /// path that must carry nothing.
     ///
+    /// Dropping the future after its first poll undoes nothing: the change is made without a reply.
+    ///
     /// # Errors
     /// The host has no path of this device, or has ended.
     pub async fn set(&self, path: Path) -> Result<(), Error> {

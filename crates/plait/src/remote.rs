@@ -70,6 +70,7 @@ impl Remote {
     }
 
     /// Returns its addresses, best first, each once: the given ones, or the current ones of its name, of the wanted families.
+    /// Dropping the future drops the answer.
     ///
     /// # Errors
     /// There is none ([`ErrorKind::UnknownName`]), or it is no name and port ([`ErrorKind::InvalidInput`]).

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::path::Path as FilePath;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -193,6 +194,35 @@ async fn a_stack_lives_as_long_as_its_last_handle() {
     timeout(LIMIT, other.close()).await.expect("dropped streams end");
     drop(server);
     assert!(listener.accept().await.is_err(), "the stack of the listener has ended");
+}
+
+#[test]
+fn each_async_method_of_the_library_says_what_dropping_its_future_does() {
+    let mut folders = vec![FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut found = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).expect("readable");
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub async fn"))
+            {
+                let is_above = |line: &&&str| line.starts_with("///") || line.starts_with("#[");
+                let above = lines[..index].iter().rev().take_while(is_above);
+                let mut words = above.map(|line| line.trim_start_matches("/// ")).collect::<Vec<_>>();
+                words.reverse();
+                let words = words.join(" ");
+                let is_told = words.contains("Dropping the future") || words.starts_with("As [`");
+                assert!(is_told, "{}: {line}", path.display());
+                found += 1;
+            }
+        }
+    }
+    assert!(found >= 17, "{found}");
 }
 
 fn host() -> Host {
