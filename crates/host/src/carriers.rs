@@ -127,7 +127,7 @@ impl Carriers {
         };
         match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges)) {
             Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
-                info!(%error, "TCP cannot be had here: over UDP only");
+                info!(%error, "TCP is not available: UDP only");
                 open.tcp_missing = Some(error.to_string());
             }
             opened => opened?,

@@ -32,7 +32,7 @@ const WRITE_BATCH: usize = 16;
 
 /// Room for any packet: an IP packet is at most 65,535 bytes, or 40 more for IPv6.
 const BUFFER_LEN: usize = 65_536 + 64;
-/// Spare receive buffers that are kept, 4 MiB in all: enough for what arrives between two looks.
+/// Spare receive buffers that are kept, 4 MiB in all: enough for the packets that arrive between two looks.
 const MAX_SPARE: usize = 64;
 
 /// Time after which a full carrier is tried again if it cannot signal that it has room.
@@ -98,7 +98,7 @@ impl Driver {
     /// Runs until the host is told to stop or a carrier is gone.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.turns() {
-            error!(%error, "what carries the packets is gone");
+            error!(%error, "a carrier is gone: the host ends");
         }
     }
 
@@ -124,7 +124,7 @@ impl Driver {
         }
     }
 
-    /// Reads what has arrived, until there is nothing more or the batch is full.
+    /// Reads the packets that have arrived, until there are no more or the batch is full.
     fn receive(&mut self) -> io::Result<Arrivals> {
         let Self { lanes, shared, capture, pool, arrived, .. } = self;
         let mut arrivals = Arrivals::Drained;
@@ -241,7 +241,7 @@ impl Driver {
 }
 
 impl Lane {
-    /// What to wait for.
+    /// The descriptor to wait for.
     fn source(&self) -> Option<(Source<'_>, Room)> {
         let room = if self.batch.is_empty() { Room::NotNeeded } else { Room::Awaited };
         Some((self.carrier.readiness()?, room))

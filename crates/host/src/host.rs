@@ -270,7 +270,8 @@ impl HostBuilder {
         self
     }
 
-    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds.
+    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds,
+    /// and for 0.3 seconds more if a gateway does not tell its link-layer address.
     ///
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
@@ -294,7 +295,7 @@ impl HostBuilder {
             }
         }
         if !BINDS_TO_DEVICES && paths.len() > 1 {
-            warn!("by which device the packets of a path leave is for the routes of this system to say");
+            warn!("the routes of this system decide by which device the packets of a path leave");
         }
         let wake = Arc::new(Wake::new()?);
         let OpenCarriers { opened, of_paths, tcp_missing, .. } =

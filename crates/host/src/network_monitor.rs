@@ -48,7 +48,7 @@ enum Request {
     TakeDown,
 }
 
-/// A port that the network sends to the stack until this is dropped.
+/// A port whose connections go to the stack. Dropping it returns them to the kernel.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     requests: Requests,
@@ -61,11 +61,11 @@ struct Watch {
     links: Announcements,
     /// Announcements about rules, if there are rules of ours.
     rules: Option<Announcements>,
-    /// Of lines that tell of rules that were put back, and that could not be.
+    /// Limits for the lines about rules that were restored, and about rules that could not be.
     mended: LogLimit,
     not_mended: LogLimit,
     shared: Arc<Shared>,
-    /// For the ports that are handed out.
+    /// The way to this thread, for ports that are opened.
     own: Requests,
     requests: Receiver<Request>,
     wake: Arc<Wake>,
@@ -77,7 +77,7 @@ impl NetworkMonitor {
     pub(crate) fn start(network: Networks, shared: Arc<Shared>) -> Result<Self, Error> {
         let (sender, received) = channel();
         let wake = Arc::new(Wake::new()?);
-        // Subscribed before the first look, so that nothing falls in between.
+        // Subscribed before the first look, so that no change is missed in between.
         let links = Announcements::of_links()?;
         let rules = network.has_rules().then(Announcements::of_rules).transpose()?;
         let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
@@ -112,7 +112,7 @@ impl Requests {
         self.ask(|reply| Request::UsePath(spec, reply)).await
     }
 
-    /// An answer that is not received is dropped: a port that was opened for it is closed then.
+    /// Sends a request and waits for the reply. A reply without a receiver is dropped, which closes a port that was opened for it.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(request(reply)).map_err(|_| Error::Gone)?;
@@ -120,7 +120,7 @@ impl Requests {
         answer.await.map_err(|_| Error::Gone)?
     }
 
-    /// Without waiting. The thread may have ended already, and taken the network down with it.
+    /// Sends a request without a reply. If the thread has ended already, it has restored the network.
     fn tell(&self, request: Request) {
         let _ = self.sender.send(request);
         self.wake.ask();
@@ -136,7 +136,7 @@ impl Drop for NetworkMonitor {
     }
 }
 
-/// One line for each device, although it is a path of its own over each carrier; more only where these are not alike.
+/// Logs one line for each device, although it is a path of its own over each carrier; several if these paths differ.
 fn tell(changed: &[Path], of_paths: &PathCarriers) {
     for (index, path) in changed.iter().enumerate() {
         let Path { name, class, backup, up, .. } = path;
@@ -168,7 +168,7 @@ impl Watch {
                 match request {
                     Request::OpenPort(port, reply) => self.open_port(port, reply),
                     Request::UsePath(spec, reply) => {
-                        // The caller may have gone; the path is used that way all the same.
+                        // Without a caller that waits, the path is used that way all the same.
                         let _ = reply.send(self.use_path(spec));
                     }
                     Request::ClosePort(port) => {
@@ -181,7 +181,7 @@ impl Watch {
             }
             if self.links.is_due() {
                 if let Err(error) = self.look() {
-                    warn!(%error, "cannot see the state of the network");
+                    warn!(%error, "the state of the network cannot be read completely");
                 }
                 self.note_look();
             }
@@ -205,8 +205,8 @@ impl Watch {
         let _ = reply.send(result.map(|()| OpenPort { requests: self.own.clone(), port }));
     }
 
-    /// Puts our rules back if they were removed; whether that was so. What this changes is announced to us, too, and
-    /// found to be whole then.
+    /// Restores our rules if they were removed; returns whether that was so. Its own changes are announced, too, and the next check finds
+    /// the rules whole.
     fn mend_rules(&mut self) -> bool {
         let shared = &self.shared;
         let now = shared.clock.now();
@@ -224,7 +224,7 @@ impl Watch {
             }
             Err(error) => {
                 if self.not_mended.note(now, 1).is_some() {
-                    warn!(%error, "our rules of nftables cannot be looked after: new connections may fail");
+                    warn!(%error, "our rules of nftables cannot be checked: new connections may fail");
                 }
                 self.look_at_rules_again(MEND_AGAIN);
                 false

@@ -82,7 +82,7 @@ impl Networks {
         for paths in others {
             // Another program may have the port of UDP, for example one for QUIC beside one for TCP.
             if let Err(error) = paths.open_port(port) {
-                info!(%error, port, "not listened on over every carrier");
+                info!(%error, port, "a carrier does not listen on this port");
             }
         }
         Ok(())

@@ -80,7 +80,7 @@ pub(crate) struct Wait<'a> {
 }
 
 /// The tasks that wait for a connection. Reading and writing need `&mut` of a half, so one task waits for each. Any number of tasks
-/// may wait for the opening and for the end, which need `&`.
+/// wait for the opening and for the end, which need `&`.
 #[derive(Default)]
 struct Waiters {
     open: Tasks,
@@ -229,7 +229,7 @@ impl State {
 }
 
 impl Wait<'_> {
-    /// Wakes the task of `context` at the event, with the others. The event must not have been reported yet, by this state.
+    /// Wakes the task of `context` at the event, with the others. The caller has seen in `state`, under the same lock, that it has not come yet.
     pub(crate) fn pending<T>(&mut self, state: &mut State, context: &Context<'_>) -> Poll<T> {
         if let Some(tasks) = state.tasks(self.awaited) {
             self.number = Some(tasks.add(self.number, context));

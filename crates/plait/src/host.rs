@@ -369,7 +369,7 @@ impl HostBuilder {
     }
 
     /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks the thread for some tens of
-    /// milliseconds: a runtime with other tasks calls it in `tokio::task::spawn_blocking`.
+    /// milliseconds, and for 0.3 seconds more if a gateway does not tell its link-layer address: a runtime with other tasks calls it in `tokio::task::spawn_blocking`.
     ///
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.

@@ -11,7 +11,7 @@ use crate::sys::Device;
 /// The MTU that every IPv6 path supports (RFC 8200, section 5): this system has no interface to ask for more.
 const MTU: u32 = 1280;
 
-/// Addresses of documentation (RFC 5737, RFC 3849): what is not routed otherwise would go to them by the default route.
+/// Addresses of documentation (RFC 5737, RFC 3849): packets to them take the default route.
 const SOMEWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
@@ -63,7 +63,7 @@ impl Snapshot {
 }
 
 /// The address that this host reaches `towards` from. Without `towards`: its IPv4 address, or its IPv6 address if it has no IPv4. Not
-/// both: it is not known whether they are on one network, and two paths promise that they are not.
+/// both: they may be on one network, and two paths must not be.
 ///
 /// # Errors
 /// None.

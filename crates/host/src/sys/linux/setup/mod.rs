@@ -205,9 +205,9 @@ impl Network {
     /// Leaves the settings of this form for devices to others.
     fn give_up(&self, form: [&str; 2], then: Leave) {
         let is_of_form = |name: &str| name.starts_with(form[0]) && name.ends_with(form[1]);
-        info!("this host has become a router: what comes in by the devices of paths is forwarded");
+        info!("this host has become a router: packets that arrive by the devices of paths are forwarded");
         if let Err(error) = self.journal.forget(is_of_form, then) {
-            warn!(%error, "what comes in by the devices of paths is still not forwarded");
+            warn!(%error, "packets that arrive by the devices of paths are still not forwarded");
         }
     }
 
@@ -381,7 +381,7 @@ fn end_forwarding(journal: &Journal) {
     if journal.restore() {
         guard::remove();
     } else {
-        warn!("kernel settings could not be put back: what we closed stays closed");
+        warn!("kernel settings were not restored: the devices that plait has closed stay closed");
     }
 }
 

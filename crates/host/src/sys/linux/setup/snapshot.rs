@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 use serde_json::Value;
+use tracing::debug;
 
 use super::addresses::Prefix;
 use super::command::ip_json;
@@ -99,7 +100,10 @@ impl Snapshot {
     pub(crate) fn take() -> Result<Self, Error> {
         const DETAILS: &str = "-details address show";
         // The details of some devices are no JSON in some versions of `ip`. They are needed for tunnels only.
-        let links: Vec<Value> = ip_json(DETAILS).or_else(|_| ip_json("address show"))?;
+        let links: Vec<Value> = ip_json(DETAILS).or_else(|error| {
+            debug!(%error, "tunnels are unknown");
+            ip_json("address show")
+        })?;
         let tunnels = Tunnels::of(&links);
         let links = links.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
         Ok(Self {

@@ -34,7 +34,7 @@ impl Tunnels {
             let remotes = [&data["remote"], &data["remote6"]].into_iter().filter_map(Value::as_str);
             let remotes: Vec<IpAddr> = remotes.filter_map(|remote| remote.parse().ok()).collect();
             let remotes: Vec<_> = remotes.into_iter().filter(|remote| !remote.is_unspecified()).collect();
-            // The lower device of what is no tunnel is something else: the other end of a veth, for example.
+            // A device that is no tunnel has another kind of lower device: the other end of a veth, for example.
             let bound_to = link["link"].as_str().map(str::to_owned);
             (!remotes.is_empty()).then_some(Tunnel { device, bound_to, remotes, is_wireguard: false })
         });
