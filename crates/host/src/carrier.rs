@@ -23,7 +23,10 @@ use crate::batch::{Inbox, Outbox};
 use crate::carriers::CarrierKind;
 use crate::error::Error;
 use crate::path::PathSpec;
-use crate::sys::{Snapshot, Source};
+use crate::sys::{MAX_OFFLOADED, Snapshot, Source};
+
+/// Largest MTU of a path. Above it no super-segment could be sent; no device has a larger one.
+const MAX_MTU: u16 = MAX_OFFLOADED as u16;
 
 /// Moves segments between the driver and the network.
 pub(crate) trait Carrier: Send {
@@ -130,7 +133,7 @@ pub(crate) struct LocalAddress {
     pub(crate) own: IpAddr,
 }
 
-/// The MTU of a path over a device with this MTU, by a carrier whose paths have at most `largest`.
-pub(crate) fn path_mtu(device: u32, largest: u16) -> u16 {
-    u16::try_from(device).map_or(largest, |device| device.min(largest))
+/// The MTU of a path over a device with this MTU, for TUN and UDP.
+pub(crate) fn path_mtu(device: u32) -> u16 {
+    u16::try_from(device).map_or(MAX_MTU, |device| device.min(MAX_MTU))
 }

@@ -22,9 +22,6 @@ use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, Tun};
 /// Most packets read at once: enough to share one lock, few enough that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
 
-/// Largest MTU of a path. Above it no super-segment could be sent; no device has a larger one.
-pub(crate) const MAX_MTU: u16 = MAX_OFFLOADED as u16;
-
 /// The TUN device of a host.
 pub(crate) struct OverTun {
     tun: Arc<Tun>,

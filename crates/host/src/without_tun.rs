@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::path::{NumberedPath, PathSpec, use_path};
 use crate::stack_address;
 use crate::sys::{Device, Snapshot};
-use crate::udp::{MAX_MTU, Place, Udp};
+use crate::udp::{Place, Udp};
 
 /// The paths of a host over UDP.
 pub(crate) struct PlainNetwork {
@@ -79,7 +79,7 @@ fn path_state(id: PathId, spec: &PathSpec, snapshot: &Snapshot) -> Path {
         v6: public_v6.map(|_| stack_address::v6(id)),
         public_v4,
         public_v6,
-        mtu: path_mtu(mtu, MAX_MTU),
+        mtu: path_mtu(mtu),
         up: is_up && (public_v4.is_some() || public_v6.is_some()),
     }
 }

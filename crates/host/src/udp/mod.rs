@@ -26,17 +26,14 @@ use self::credit::Credits;
 use self::socket::Socket;
 use crate::error::Error;
 use crate::stack_address;
-use crate::sys::{MAX_OFFLOADED, Signal, Sockets};
+use crate::sys::{Signal, Sockets};
 
 pub(crate) use self::over_udp::OverUdp;
 
 /// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// Largest MTU of a path. The header is as long as TCP's, so that segments are as long, too.
-pub(crate) const MAX_MTU: u16 = MAX_OFFLOADED as u16;
-
-/// With the header of each datagram, the longest train is less than the 65,507 bytes of the kernel's limit. A longer super-segment becomes
+/// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than the 65,507 bytes of the kernel's limit. A longer super-segment becomes
 /// two trains, and the second costs as much as the first.
 const LONGEST_SUPER_SEGMENT: u16 = 60_000;
 

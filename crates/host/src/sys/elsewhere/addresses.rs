@@ -27,7 +27,7 @@ pub(crate) struct Snapshot {
 
 /// The knowledge about the networks behind devices: none.
 #[derive(Default, Debug)]
-pub(crate) struct Uplinks;
+pub(crate) struct Uplinks {}
 
 impl Uplinks {
     /// Returns the state without shared networks.

@@ -38,7 +38,6 @@ use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::carrier::path_mtu;
 use crate::error::Error;
-use crate::over_tun::MAX_MTU;
 use crate::path::{NumberedPath, PathSpec, use_path};
 use crate::ranges::Ranges;
 use crate::shared_networks::SharedNetwork;
@@ -404,7 +403,7 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> 
         v6: public_v6.map(|_| subnets.stack_v6(*index)),
         public_v4,
         public_v6,
-        mtu: path_mtu(link.map_or(0, |link| link.mtu), MAX_MTU),
+        mtu: path_mtu(link.map_or(0, |link| link.mtu)),
         up: link.is_some_and(Link::is_up) && (public_v4.is_some() || public_v6.is_some()),
     }
 }
