@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Forward {
     /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect each client to PORT of HOST behind the server (repeatable).
-    /// The rules of the server must allow the destination.
+    /// The rules of the server must allow the destination. An ADDR that other hosts reach lets them use the forward: there is a warning.
     #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
     locals: Vec<Local>,
     #[command(flatten)]
@@ -70,7 +70,13 @@ impl Forward {
         let mut ports = JoinSet::new();
         for (listener, to) in listeners {
             // For people, and for scripts that wait for it.
-            say(&format!("forwarding {} to {to}", listener.local_addr()?));
+            let at = listener.local_addr()?;
+            say(&format!("forwarding {at} to {to}"));
+            if !at.ip().is_loopback() {
+                say(&format!(
+                    "warning: every host that reaches {at} can use it, with the rights of this client"
+                ));
+            }
             ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
         }
         let _ = stopped.await;

@@ -58,10 +58,11 @@ impl FromStr for ServerUrl {
 
     fn from_str(text: &str) -> Result<Self, BadUrl> {
         let bad = |reason| BadUrl { text: text.to_owned(), reason };
-        let rest = match text.split_once("://") {
-            Some(("plait", rest)) => rest,
+        // As copied from a terminal or a mail; the case of a scheme does not matter (RFC 3986, section 3.1).
+        let (is_url, rest) = match text.trim().split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("plait") => (true, rest),
             Some(_) => return Err(bad("only plait:// is known")),
-            None => text,
+            None => (false, text.trim()),
         };
         let (authority, pin) = match rest.split_once('#') {
             Some((authority, pin)) => {
@@ -76,7 +77,10 @@ impl FromStr for ServerUrl {
                 (host, Some(port.strip_prefix(':').ok_or_else(|| bad("no port behind ']'"))?))
             }
             Some(None) => return Err(bad("']' is missing")),
-            // More than one colon without brackets: an IPv6 address alone.
+            // More than one colon without brackets: an IPv6 address alone. In a URL it could be one with a port.
+            None if is_url && authority.matches(':').count() > 1 => {
+                return Err(bad("an IPv6 address needs brackets, with or without a port behind them"));
+            }
             None if authority.matches(':').count() > 1 => (authority, None),
             None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
         };
@@ -111,7 +115,12 @@ mod tests {
         let server: ServerUrl = full.parse().expect("a server");
         assert_eq!((server.host.as_str(), server.port, server.pin), ("gw.example.com", 7443, Some(pin)));
         assert_eq!(server.to_string(), full);
-        for short in ["gw.example.com", "gw.example.com:7443", "plait://gw.example.com/"] {
+        for short in [
+            "gw.example.com",
+            "gw.example.com:7443",
+            "plait://gw.example.com/",
+            " PLAIT://gw.example.com:7443\n",
+        ] {
             assert_eq!(short.parse(), Ok(ServerUrl { pin: None, ..server.clone() }), "{short}");
         }
     }
@@ -138,6 +147,10 @@ mod tests {
     fn what_cannot_be_a_server_says_why() {
         for (text, reason) in [
             ("https://gw", "only plait:// is known"),
+            (
+                "plait://2001:db8::10:7443",
+                "an IPv6 address needs brackets, with or without a port behind them",
+            ),
             ("gw:0", "not a port"),
             ("gw:http", "not a port"),
             (":7443", "a host name is missing"),
