@@ -66,18 +66,21 @@ pub enum NameBasis {
     Agreed,
     /// One answer of DNS: an attacker on its path may have returned its own host.
     OnePath,
+    /// The DNS zone publishes the key itself, as DNSSEC has proved (RFC 6698): the addresses do not matter.
+    Dnssec,
 }
 
 impl NameBasis {
-    const ALL: [Self; 3] = [Self::Given, Self::Agreed, Self::OnePath];
+    const ALL: [Self; 4] = [Self::Given, Self::Agreed, Self::OnePath, Self::Dnssec];
 
-    /// The word in the file: `given`, `agreed` or `one-path`.
+    /// The word in the file: `given`, `agreed`, `one-path` or `dnssec`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Given => "given",
             Self::Agreed => "agreed",
             Self::OnePath => "one-path",
+            Self::Dnssec => "dnssec",
         }
     }
 
@@ -357,6 +360,16 @@ mod tests {
         assert_eq!(how, [(Some(2), Some(NameBasis::Agreed)), (None, None)]);
         assert!(all.iter().all(|peer| peer.first_seen == today()), "{all:?}");
         assert!(known.pin_shown("gw:7443", shown(SECOND, 8)).is_err(), "more paths make no other key good");
+    }
+
+    #[test]
+    fn the_basis_of_a_key_is_kept_with_it() {
+        let (_scratch, known) = empty();
+        for names in NameBasis::ALL {
+            let server = format!("{}:7443", names.word());
+            known.pin_shown(&server, Shown { key: FIRST, paths: 1, names }).expect("written");
+            assert_eq!(known.find(&server).expect("read").expect("there").names, Some(names));
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::plait_host::{AbortOnDrop, Config, Joins, Ranges};
+use plait_handshake::Fingerprint;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Carriers;
 use crate::connecting::ConnectOptions;
 use crate::counters::{self, HostState, HostTotals};
+use crate::dnssec::DnssecAnchors;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -22,6 +24,7 @@ use crate::remote::Remote;
 use crate::service::Service;
 use crate::status::Monitor;
 use crate::stream::Stream;
+use crate::trust::Expected;
 use crate::{CongestionControl, Scheduler};
 
 /// A running stack. A clone is another handle of the same stack. Dropping the last handle resets the open connections and restores the
@@ -32,6 +35,7 @@ pub struct Host {
     inner: Arc<::plait_host::Host>,
     config: Config,
     nameservers: Vec<IpAddr>,
+    anchors: Option<DnssecAnchors>,
 }
 
 /// The configuration of a [`Host`]: its paths, and how connections use them. Obtained from [`Host::builder`].
@@ -43,13 +47,15 @@ pub struct HostBuilder {
     carriers: Carriers,
     paths: usize,
     nameservers: Vec<IpAddr>,
+    anchors: Option<DnssecAnchors>,
 }
 
 impl Host {
     /// Returns a builder of a host without paths.
     pub fn builder() -> HostBuilder {
         let (inner, config) = (::plait_host::Host::builder(), Config::default());
-        HostBuilder { inner, config, carriers: Carriers::default(), paths: 0, nameservers: Vec::new() }
+        let (carriers, nameservers) = (Carriers::default(), Vec::new());
+        HostBuilder { inner, config, carriers, paths: 0, nameservers, anchors: None }
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed connection; weaker protection needs a [`Protection`] of that
@@ -94,12 +100,21 @@ impl Host {
         remote: Remote,
         protection: Protection,
     ) -> Result<Stream, Error> {
-        let (config, expected) = protection.settings(&remote, &options.over(&self.config))?;
+        let begun = Instant::now();
+        let until = options.limit().and_then(|limit| begun.checked_add(limit));
+        let late = || Error::late(Vec::new());
+        let config = options.over(&self.config);
+        let (mut settings, mut expected) = protection.settings(&remote, &config)?;
+        // The search for a proof may take half of the time: without one, the connection is opened all the same.
+        if expected.as_ref().is_some_and(Expected::is_new) {
+            let half = options.limit().and_then(|limit| begun.checked_add(limit / 2));
+            if let Some(Some(keys)) = by(half, self.published_keys(&remote)).await {
+                (settings, expected) = protection.published(keys).settings(&remote, &config)?;
+            }
+        }
         if let Some(expected) = &expected {
             expected.judge_paths(&self.devices())?;
         }
-        let until = options.limit().and_then(|limit| Instant::now().checked_add(limit));
-        let late = || Error::late(Vec::new());
         let (addresses, basis) = match expected.as_ref().filter(|expected| expected.asks_each_path()) {
             Some(expected) => {
                 let names = by(until, self.look_up(&remote)).await.ok_or_else(late)??;
@@ -114,7 +129,7 @@ impl Host {
         if addresses.is_empty() {
             return Err(remote.without_address());
         }
-        let stream = self.inner.begin(config, &addresses)?;
+        let stream = self.inner.begin(settings, &addresses)?;
         let given_up = AbortOnDrop::of(&stream);
         match by(until, stream.opened()).await {
             Some(Ok(())) => {}
@@ -170,6 +185,19 @@ impl Host {
     /// error: [`Names::doubt`] reports it.
     pub async fn look_up(&self, remote: &Remote) -> Result<Names, Error> {
         remote.look_up_over(&self.devices(), &self.nameservers).await
+    }
+
+    /// Looks up the keys that the DNS zone of a server publishes for it (TLSA, RFC 6698), over each path of this host. Only keys that DNSSEC
+    /// proves are returned: then the server has one of them, whatever a path or a nameserver says. With an empty list no key is acceptable
+    /// (its records have SHA-512 only). Returns `None` if no key is proved: the zone is not signed or publishes none, the answers are
+    /// invalid, expired or missing, `remote` is an address or in the machine's hosts file, or the host has no trust anchors (feature
+    /// `dnssec`, `HostBuilder::dnssec`). Takes at most eight seconds.
+    ///
+    /// [`Host::connect`] does this for a server that [`Trust::known_peers`](crate::Trust::known_peers) does not know.
+    pub async fn published_keys(&self, remote: &Remote) -> Option<Vec<Fingerprint>> {
+        let anchors = self.anchors.as_ref()?;
+        let (host, port) = remote.name_and_port()?;
+        anchors.keys_of(host, port, &self.devices(), &self.nameservers).await
     }
 
     /// Accepts connections to `port` of the paths' devices.
@@ -260,6 +288,15 @@ impl HostBuilder {
     /// each device according to systemd-resolved, or those in `/etc/resolv.conf`.
     pub fn nameservers(mut self, servers: impl IntoIterator<Item = IpAddr>) -> Self {
         self.nameservers = servers.into_iter().collect();
+        self
+    }
+
+    /// Trusts the keys that the DNS zones of unknown servers publish, if DNSSEC signatures lead from these anchors to them
+    /// ([`Host::published_keys`]). Such a key is required of the server and pinned, also over one path
+    /// ([`Trust::known_peers`](crate::Trust::known_peers)). Default: DNSSEC is not used.
+    #[cfg(feature = "dnssec")]
+    pub fn dnssec(mut self, anchors: DnssecAnchors) -> Self {
+        self.anchors = Some(anchors);
         self
     }
 
@@ -374,14 +411,14 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { inner, config, carriers, paths, nameservers } = self;
+        let Self { inner, config, carriers, paths, nameservers, anchors } = self;
         let mut inner = inner.carriers(carriers);
         if paths == 0 {
             for path in Path::defaults(None, carriers)? {
                 inner = inner.path(path.0);
             }
         }
-        Ok(Host { inner: Arc::new(inner.start()?), config, nameservers })
+        Ok(Host { inner: Arc::new(inner.start()?), config, nameservers, anchors })
     }
 }
 

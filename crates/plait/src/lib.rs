@@ -72,6 +72,11 @@ mod choice;
 mod clients;
 mod connecting;
 mod counters;
+#[cfg(feature = "dnssec")]
+mod dnssec;
+#[cfg(not(feature = "dnssec"))]
+#[path = "without_dnssec.rs"]
+mod dnssec;
 mod error;
 mod halves;
 mod host;
@@ -101,6 +106,8 @@ pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
 pub use connecting::ConnectOptions;
 pub use counters::{ConnectionCounters, HostState, HostTotals};
+#[cfg(feature = "dnssec")]
+pub use dnssec::{DnssecAnchors, DnssecAnchorsError};
 pub use error::{Error, ErrorKind};
 pub use halves::{ReadHalf, WriteHalf};
 pub use identity::{Identity, Origin};

@@ -2,6 +2,8 @@
 
 use ::plait_host::{Config, Fallback, Protect};
 
+use plait_handshake::Fingerprint;
+
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::remote::Remote;
@@ -79,6 +81,14 @@ impl Protection {
     #[must_use]
     pub fn plain_tcp() -> Self {
         Self(Kind::Plain(Plain::Tcp))
+    }
+
+    /// The same for an unknown server that has one of these keys, as its DNS zone proves.
+    pub(crate) fn published(self, keys: Vec<Fingerprint>) -> Self {
+        match self.0 {
+            Kind::Sealed(sealing) => Self(Kind::Sealed(sealing.published(keys))),
+            Kind::Scrambled(_) | Kind::Plain(_) => self,
+        }
     }
 
     /// The settings of a connection to `remote`, and the identity that is expected there.

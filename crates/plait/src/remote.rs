@@ -92,11 +92,17 @@ impl Remote {
         if !self.addresses.is_empty() || host.parse::<IpAddr>().is_ok() {
             return Ok(Names::given(host, self.resolve().await?));
         }
-        let port = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        let port = port.ok_or_else(|| {
+        let (host, port) = self.name_and_port().ok_or_else(|| {
             Error::new(ErrorKind::InvalidInput, format!("{} is no name and port", self.authority))
         })?;
         Ok(Names::ask(host, port, devices, servers, |addresses| self.wanted(addresses)).await)
+    }
+
+    /// The name, if it is not an address, and the port.
+    pub(crate) fn name_and_port(&self) -> Option<(&str, u16)> {
+        let host = self.host();
+        let (_, port) = self.authority.rsplit_once(':')?;
+        if host.parse::<IpAddr>().is_ok() { None } else { Some((host, port.parse().ok()?)) }
     }
 
     /// Returns the addresses of the wanted families, each once.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::plait_host::{Config, Fallback, Protect, SealedSettings};
-use plait_handshake::{Handshakes, KeyExchanges, Policy, Tep, Tickets};
+use plait_handshake::{Fingerprint, Handshakes, KeyExchanges, Policy, Tep, Tickets};
 use plait_keys::{KeyLogFile, OpenKeyLogError};
 use plait_protect::sealed::Suite;
 
@@ -159,6 +159,11 @@ impl Sealing {
     /// The same as [`Sealing::or_plain`], but without plain TCP.
     pub fn or_plain_multipath(self) -> Self {
         Self { weaker: Weaker::Multipath, ..self }
+    }
+
+    /// As [`Protection::published`](crate::Protection::published).
+    pub(crate) fn published(self, keys: Vec<Fingerprint>) -> Self {
+        Self { trust: self.trust.published(keys), ..self }
     }
 
     pub(crate) fn settings(&self, remote: &Remote, config: &Config) -> Result<(Config, Expected), Error> {

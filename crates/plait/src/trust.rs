@@ -23,8 +23,19 @@ pub struct Trust(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Pinned(Vec<Fingerprint>),
-    Authorities { roots: ServerTrust, name: Option<String> },
-    Known { peers: KnownPeers, first_contact: u8 },
+    Authorities {
+        roots: ServerTrust,
+        name: Option<String>,
+    },
+    Known {
+        peers: KnownPeers,
+        first_contact: u8,
+    },
+    /// As `Known`, for a server with one of these keys, as its DNS zone proves.
+    Published {
+        peers: KnownPeers,
+        keys: Vec<Fingerprint>,
+    },
     Anonymous,
 }
 
@@ -40,12 +51,15 @@ pub(crate) struct Expected {
     pub(crate) require_paths: u8,
     /// Whether so many because the server is new.
     is_first_contact: bool,
+    /// Whether nothing is known about the key of the server.
+    is_new: bool,
 }
 
 enum Demand {
     Pinned(Vec<Fingerprint>),
     Certificate,
     Known { authority: String, peers: KnownPeers },
+    Published { authority: String, peers: KnownPeers, keys: Vec<Fingerprint> },
     Nothing,
 }
 
@@ -84,8 +98,11 @@ impl Trust {
     /// to the key holder; the key and the number of paths are then written to the file. An attacker that intercepts one of the paths is
     /// detected before a byte is sent, and the error names the path. The name of such a server is looked up over each path
     /// ([`Host::look_up`](crate::Host::look_up)), and several paths must return the same addresses. An attacker that intercepts all paths
-    /// is trusted. Devices that share a network
-    /// ([`Host::shared_networks`](crate::Host::shared_networks)) are one path. A host with one path cannot connect to a new server.
+    /// is trusted. Devices that share a network ([`Host::shared_networks`](crate::Host::shared_networks)) are one path. A host with one path
+    /// cannot connect to a new server.
+    ///
+    /// If the host has trust anchors (feature `dnssec`, `HostBuilder::dnssec`) and the DNS zone of a new server publishes its keys, the server
+    /// must have one of them. One path is then enough, and the file says that the key rests on DNSSEC ([`NameBasis::Dnssec`]).
     #[must_use]
     pub fn known_peers(peers: KnownPeers) -> Self {
         Self(Kind::Known { peers, first_contact: FIRST_CONTACT_PATHS })
@@ -105,6 +122,17 @@ impl Trust {
         Self(Kind::Anonymous)
     }
 
+    /// The same for an unknown server that has one of these keys, as its DNS zone proves.
+    pub(crate) fn published(self, keys: Vec<Fingerprint>) -> Self {
+        match self.0 {
+            Kind::Known { peers, first_contact: _ } => Self(Kind::Published { peers, keys }),
+            kind
+            @ (Kind::Pinned(_) | Kind::Authorities { .. } | Kind::Published { .. } | Kind::Anonymous) => {
+                Self(kind)
+            }
+        }
+    }
+
     pub(crate) fn expect(
         &self,
         remote: &Remote,
@@ -113,14 +141,16 @@ impl Trust {
     ) -> Result<Expected, Error> {
         let host = match &self.0 {
             Kind::Authorities { name: Some(name), .. } => name,
-            Kind::Pinned(_) | Kind::Authorities { .. } | Kind::Known { .. } | Kind::Anonymous => {
-                remote.host()
-            }
+            Kind::Pinned(_)
+            | Kind::Authorities { .. }
+            | Kind::Known { .. }
+            | Kind::Published { .. }
+            | Kind::Anonymous => remote.host(),
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             Error::new(ErrorKind::InvalidInput, format!("{host} is not a name a server can have"))
         })?;
-        let mut first_contact = 0;
+        let (mut first_contact, mut is_new) = (0, false);
         let (server, demand) = match &self.0 {
             Kind::Pinned(keys) => (ServerTrust::Pinned(keys.clone()), Demand::Pinned(keys.clone())),
             Kind::Authorities { roots, .. } => (roots.clone(), Demand::Certificate),
@@ -129,18 +159,26 @@ impl Trust {
                 let server = match peers.find(&authority)? {
                     Some(known) => ServerTrust::Pinned(vec![known.fingerprint]),
                     None => {
-                        first_contact = *paths;
+                        (first_contact, is_new) = (*paths, true);
                         ServerTrust::AcceptNew
                     }
                 };
                 (server, Demand::Known { authority, peers: peers.clone() })
+            }
+            Kind::Published { peers, keys } => {
+                let authority = remote.authority();
+                // Another connection may have met the server since.
+                let known = peers.find(&authority)?.map(|known| vec![known.fingerprint]);
+                let keys = known.unwrap_or_else(|| keys.clone());
+                let demand = Demand::Published { authority, peers: peers.clone(), keys: keys.clone() };
+                (ServerTrust::Pinned(keys), demand)
             }
             Kind::Anonymous => (ServerTrust::AcceptNew, Demand::Nothing),
         };
         let mut settings = OpenerSettings::new(name, server);
         settings.identity = identity.map(|identity| identity.0.clone());
         let is_first_contact = first_contact > 1;
-        Ok(Expected { settings, demand, weaker, require_paths: first_contact, is_first_contact })
+        Ok(Expected { settings, demand, weaker, require_paths: first_contact, is_first_contact, is_new })
     }
 }
 
@@ -149,8 +187,15 @@ impl Expected {
     pub(crate) fn takes_any_key(&self) -> bool {
         match self.demand {
             Demand::Nothing => true,
-            Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } => false,
+            Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } | Demand::Published { .. } => {
+                false
+            }
         }
+    }
+
+    /// Whether nothing is known about the key of the server.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Whether the host has as many disjoint paths as are required.
@@ -190,6 +235,14 @@ impl Expected {
             ErrorKind::Reset if waited => error.for_want_of_paths(),
             _ => error,
         };
+        if let (Demand::Published { authority, .. }, ErrorKind::NotAuthenticated) =
+            (&self.demand, error.kind())
+        {
+            return error.with_fix(&format!(
+                "ask the operator of {authority}: it does not show the key that its DNS zone publishes (TLSA, proved by DNSSEC), so either the \
+                 records are out of date or an attacker on the path intercepts you"
+            ));
+        }
         if !self.is_first_contact || error.kind() != ErrorKind::NotProtected {
             return error;
         }
@@ -230,7 +283,14 @@ impl Expected {
                 peers.pin_shown(authority, Shown { key: shown, paths, names })?;
                 Ok(())
             }
-            (Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. }, _) => {
+            (Demand::Published { authority, peers, keys }, Some(shown)) if keys.contains(&shown) => {
+                peers.pin_shown(authority, Shown { key: shown, paths: 1, names: NameBasis::Dnssec })?;
+                Ok(())
+            }
+            (
+                Demand::Pinned(_) | Demand::Certificate | Demand::Known { .. } | Demand::Published { .. },
+                _,
+            ) => {
                 let words = "the server has not proved to be the one that was asked for";
                 Err(Error::new(ErrorKind::NotAuthenticated, words))
             }
@@ -311,6 +371,36 @@ mod tests {
         // Without required paths, a joined address may have been announced by the host that answered.
         assert_eq!(judged(Trust::known_peers_by_one_path(peers.clone()), 2), (Ok(()), Some(1)));
         std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn a_published_key_is_required_in_the_handshake_and_pinned_over_one_path() {
+        let (scratch, peers) = known_peers("published");
+        let new = Trust::known_peers(peers.clone());
+        assert!(expected(&new).is_new(), "so its zone is asked");
+        let published = expected(&new.published(vec![Fingerprint::new([1; 32])]));
+        assert!(
+            matches!(&published.settings.server, ServerTrust::Pinned(keys) if *keys == [Fingerprint::new([1; 32])])
+        );
+        assert_eq!((published.require_paths, published.is_new()), (0, false));
+        let judged =
+            |peer| published.judge(Some(&sealed(peer)), NameBasis::OnePath).map_err(|error| error.kind());
+        assert_eq!(judged(key(2)), Err(ErrorKind::NotAuthenticated));
+        assert_eq!(peers.find("gw:7443").expect("read"), None);
+        assert_eq!(judged(key(1)), Ok(()));
+        let known = peers.find("gw:7443").expect("read").expect("written");
+        assert_eq!((known.paths, known.names), (Some(1), Some(NameBasis::Dnssec)));
+        std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn a_server_without_its_published_key_is_refused_with_the_reason() {
+        let (_, peers) = known_peers("unpublished");
+        let published =
+            expected(&Trust::known_peers_by_one_path(peers).published(vec![Fingerprint::new([1; 32])]));
+        let error = Error::new(ErrorKind::NotAuthenticated, "the server shows another key");
+        let text = published.explain(error, false).to_string();
+        assert!(text.contains("gw:7443") && text.contains("its DNS zone publishes"), "{text}");
     }
 
     #[test]

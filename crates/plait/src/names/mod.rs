@@ -4,8 +4,8 @@
 //! looks the name up over each of them, at a nameserver that is asked over that device alone, and connects only to addresses that
 //! several of them name. Otherwise the attacker on the path that carries the one question leads all paths to its own host.
 
-mod query;
-mod servers;
+pub(crate) mod query;
+pub(crate) mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -22,7 +22,8 @@ const TRY: Duration = Duration::from_millis(1500);
 /// Longest message over UDP without EDNS is 512 bytes; what a larger one means is left to TCP.
 const LONGEST: usize = 4096;
 
-const DNS_PORT: u16 = 53;
+/// The port of nameservers.
+pub(crate) const DNS_PORT: u16 = 53;
 
 /// The addresses of `host`, as the first nameserver says that answers over `device`, IPv4 first.
 ///
@@ -30,12 +31,8 @@ const DNS_PORT: u16 = 53;
 /// Why there is none, in words.
 pub(super) async fn addresses(host: &str, device: &str, given: &[IpAddr]) -> Result<Vec<IpAddr>, String> {
     let name = Name::vec_from_str(host).map_err(|error| format!("no name: {error}"))?;
-    let servers = match given {
-        [] => servers::of_device(device).await,
-        given => given.to_vec(),
-    };
     let mut why = "no nameserver can be asked over it".to_owned();
-    for server in servers {
+    for server in servers::of(device, given).await {
         let server = SocketAddr::new(server, DNS_PORT);
         match of_server(&name, device, server).await {
             Ok(found) if found.is_empty() => return Err(format!("{server} knows no address")),
@@ -85,7 +82,7 @@ fn addresses_in(answer: &Message<Vec<u8>>) -> io::Result<Vec<IpAddr>> {
 ///
 /// # Errors
 /// There is no answer, or the server cannot be reached over the device.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     device: &str,
     server: SocketAddr,
     query: &Message<Vec<u8>>,

@@ -12,9 +12,14 @@ const HOSTS: &str = "/etc/hosts";
 /// Nameservers asked over a device, at most: each may take three seconds.
 const MOST: usize = 3;
 
+/// The nameservers to ask over a device: the given ones, or else its own.
+pub(crate) async fn of(device: &str, given: &[IpAddr]) -> Vec<IpAddr> {
+    if given.is_empty() { of_device(device).await } else { given.to_vec() }
+}
+
 /// The nameservers of a device as systemd-resolved knows them, or else those of the system. One on this machine is none: what it asks,
 /// it asks over a path of its own choice.
-pub(super) async fn of_device(device: &str) -> Vec<IpAddr> {
+async fn of_device(device: &str) -> Vec<IpAddr> {
     let device = device.to_owned();
     let found = tokio::task::spawn_blocking(move || {
         let own = of_link(&device);
@@ -59,7 +64,7 @@ fn server(word: &str) -> Option<IpAddr> {
 }
 
 /// The addresses of a name in the file of hosts (hosts(5)); `None` if it is not there.
-pub(super) fn in_hosts_file(host: &str) -> Option<Vec<IpAddr>> {
+pub(crate) fn in_hosts_file(host: &str) -> Option<Vec<IpAddr>> {
     hosts(&fs::read_to_string(HOSTS).ok()?, host)
 }
 

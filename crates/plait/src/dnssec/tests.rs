@@ -1,0 +1,146 @@
+//! Answers of a DNS on loopback, with zones signed by keys of the test; each path has a nameserver of its own.
+
+use super::zone::{Lie, SignedDns, alias, tlsa};
+use super::*;
+use plait_base::SeededRandom;
+use plait_handshake::Identity;
+use tokio::net::UdpSocket;
+
+const HOST: &str = "gw.example.test";
+const OWNER: &str = "_7443._tcp.gw.example.test.";
+const KEY: Fingerprint = Fingerprint::new([7; 32]);
+const OTHER: Fingerprint = Fingerprint::new([8; 32]);
+
+#[tokio::test]
+async fn a_key_that_a_signed_zone_publishes_is_proved() {
+    let dns = publishing(KEY);
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns]).await, Some(vec![KEY]));
+}
+
+#[tokio::test]
+async fn an_answer_whose_signatures_lead_to_another_root_proves_nothing() {
+    let anchors = anchors_of(&SignedDns::new());
+    assert_eq!(over(&anchors, [publishing(KEY)]).await, None, "whatever its AD bit says");
+    assert_eq!(over(&DnssecAnchors::root(), [publishing(KEY)]).await, None);
+}
+
+#[tokio::test]
+async fn broken_expired_early_or_missing_signatures_prove_nothing() {
+    for (name, spoil) in [
+        ("broken", (|dns: SignedDns| dns.and_lie(Lie::BrokenSignatures)) as fn(SignedDns) -> SignedDns),
+        ("stripped", |dns: SignedDns| dns.and_lie(Lie::Stripped)),
+        ("expired", |dns: SignedDns| dns.with_tlsa_validity([-7200, -60])),
+        ("early", |dns: SignedDns| dns.with_tlsa_validity([600, 7200])),
+    ] {
+        let dns = publishing(KEY);
+        let anchors = anchors_of(&dns);
+        assert_eq!(over(&anchors, [spoil(dns)]).await, None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_zone_without_the_record_or_without_signatures_proves_nothing() {
+    let dns = SignedDns::new();
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns]).await, None);
+    let dns = SignedDns::new().with(tlsa("_7443._tcp.gw.plain.test.", [3, 1, 1], KEY.as_bytes()));
+    let anchors = anchors_of(&dns);
+    let name = tlsa_name("gw.plain.test", 7443).expect("a name");
+    assert_eq!(anchors.keys_over(&name, vec![path(dns).await]).await, None);
+}
+
+#[tokio::test]
+async fn a_valid_record_of_another_zone_is_not_one_of_this_server() {
+    let others = tlsa("_7443._tcp.gw.attacker.test.", [3, 1, 1], OTHER.as_bytes());
+    let dns = publishing(KEY).with(others);
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns.and_lie(Lie::OfAnotherZone)]).await, None);
+}
+
+#[tokio::test]
+async fn a_signed_alias_leads_to_the_records() {
+    let dns = SignedDns::new().with(alias(OWNER, "_dane.example.test.")).with(tlsa(
+        "_dane.example.test.",
+        [3, 1, 1],
+        KEY.as_bytes(),
+    ));
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns]).await, Some(vec![KEY]));
+}
+
+#[tokio::test]
+async fn one_honest_path_is_enough_whatever_the_other_does() {
+    let dns = publishing(KEY);
+    let anchors = anchors_of(&dns);
+    for lie in [Lie::BrokenSignatures, Lie::Stripped, Lie::OfAnotherZone, Lie::Silence] {
+        let paths = [dns.clone().and_lie(lie), dns.clone()];
+        assert_eq!(over(&anchors, paths).await, Some(vec![KEY]), "{lie:?}");
+    }
+    // The attacker has keys of its own, and a whole chain signed by them.
+    assert_eq!(over(&anchors, [publishing(OTHER), dns]).await, Some(vec![KEY]));
+}
+
+#[tokio::test]
+async fn an_attacker_that_repeats_the_records_before_a_change_of_keys_hides_no_key() {
+    let zones = SignedDns::new();
+    let [before, now] = [KEY, OTHER].map(|key| zones.clone().with(tlsa(OWNER, [3, 1, 1], key.as_bytes())));
+    assert_eq!(over(&anchors_of(&zones), [before, now]).await, Some(vec![KEY, OTHER]));
+}
+
+#[tokio::test]
+async fn only_records_about_a_raw_key_count_and_one_with_sha_512_leaves_no_key() {
+    let identity = Identity::generate(&mut SeededRandom::from_number(1));
+    let key = identity.public_key();
+    for (kind, data, keys) in [
+        ([3, 1, 0], &key.spki()[..], Some(vec![key.fingerprint()])),
+        ([3, 1, 2], &[7; 64][..], Some(Vec::new())),
+        ([3, 0, 1], &[7; 32][..], None),
+        ([2, 1, 1], &[7; 32][..], None),
+        ([1, 1, 1], &[7; 32][..], None),
+        ([0, 0, 1], &[7; 32][..], None),
+    ] {
+        let dns = SignedDns::new().with(tlsa(OWNER, kind, data));
+        let anchors = anchors_of(&dns);
+        assert_eq!(over(&anchors, [dns]).await, keys, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_file_without_trust_anchors_is_refused() {
+    for text in ["", "; nothing\n", ". IN DS 20326 8 2 00\n", ". IN A 192.0.2.1\n"] {
+        assert!(text.parse::<DnssecAnchors>().is_err(), "{text:?}");
+    }
+}
+
+fn publishing(key: Fingerprint) -> SignedDns {
+    SignedDns::new().with(tlsa(OWNER, [3, 1, 1], key.as_bytes()))
+}
+
+fn anchors_of(dns: &SignedDns) -> DnssecAnchors {
+    dns.anchors().parse().expect("a DNSKEY record")
+}
+
+/// The keys that are proved over these paths.
+async fn over<const N: usize>(anchors: &DnssecAnchors, paths: [SignedDns; N]) -> Option<Vec<Fingerprint>> {
+    let mut asked = Vec::new();
+    for dns in paths {
+        asked.push(path(dns).await);
+    }
+    anchors.keys_over(&tlsa_name(HOST, 7443).expect("a name"), asked).await
+}
+
+/// A path whose nameserver is this DNS.
+async fn path(dns: SignedDns) -> AskedPath {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("free");
+    let server = socket.local_addr().expect("bound");
+    tokio::spawn(async move {
+        let mut query = [0; 4096];
+        while let Ok((length, from)) = socket.recv_from(&mut query).await {
+            if let Some(answer) = dns.answer(&query[..length]) {
+                let _ = socket.send_to(&answer, from).await;
+            }
+        }
+    });
+    AskedPath { device: "lo".to_owned(), servers: vec![server] }
+}

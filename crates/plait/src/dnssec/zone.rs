@@ -1,0 +1,261 @@
+//! A DNS of a few zones, signed with keys of its own: the root, `test`, `example.test` and `attacker.test`, and the unsigned `plain.test`.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hickory_net::proto::dnssec::crypto::Ed25519SigningKey;
+use hickory_net::proto::dnssec::rdata::{DNSKEY, DNSSECRData, DS, NSEC, RRSIG, SigInput};
+use hickory_net::proto::dnssec::{Algorithm, DigestType, PublicKeyBuf, SigningKey, TBS};
+use hickory_net::proto::op::{Message, OpCode, ResponseCode};
+use hickory_net::proto::rr::rdata::tlsa::{CertUsage, Matching, Selector};
+use hickory_net::proto::rr::rdata::{CNAME, NS, SOA, TLSA};
+use hickory_net::proto::rr::{DNSClass, Name, RData, Record, RecordType, SerialNumber};
+
+const TTL: u32 = 300;
+
+/// The nameservers of all zones, as the nameserver of a path answers for them. Copies have the same keys.
+#[derive(Clone)]
+pub(crate) struct SignedDns {
+    zones: Vec<Zone>,
+    lie: Lie,
+}
+
+/// What an attacker on the path makes of the answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lie {
+    /// Passes them on.
+    Nothing,
+    /// Flips a bit in the signatures of TLSA records.
+    BrokenSignatures,
+    /// Removes the records of DNSSEC.
+    Stripped,
+    /// The same, and adds a TLSA record of `attacker.test`, which is valid.
+    OfAnotherZone,
+    /// Answers nothing.
+    Silence,
+}
+
+#[derive(Clone)]
+struct Zone {
+    apex: Name,
+    /// None: it is not signed.
+    key: Option<Arc<Ed25519SigningKey>>,
+    records: Vec<Record>,
+    /// From when until when signatures of TLSA records are valid, in seconds from now.
+    tlsa_validity: [i64; 2],
+}
+
+/// The validity of a signature that is in order.
+const VALID: [i64; 2] = [-3600, 3600];
+
+impl SignedDns {
+    pub(crate) fn new() -> Self {
+        let signed = [".", "test.", "example.test.", "attacker.test."];
+        let mut zones = Vec::from(signed.map(Zone::signed));
+        zones.push(Zone::unsigned("plain.test."));
+        for child in 1..zones.len() {
+            let apex = zones[child].apex.clone();
+            let delegation = zones[child].delegation();
+            let parent = zones.iter_mut().find(|zone| zone.apex == apex.base_name()).expect("there");
+            parent.records.extend(delegation);
+        }
+        Self { zones, lie: Lie::Nothing }
+    }
+
+    /// The record that the zone of its name has from now on.
+    pub(crate) fn with(mut self, record: Record) -> Self {
+        let zone = self.zone_of(&record.name, record.record_type());
+        self.zones[zone].records.push(record);
+        self
+    }
+
+    pub(crate) fn and_lie(mut self, lie: Lie) -> Self {
+        self.lie = lie;
+        self
+    }
+
+    /// The zones, with signatures of TLSA records that are valid from when until when, in seconds from now.
+    pub(crate) fn with_tlsa_validity(mut self, validity: [i64; 2]) -> Self {
+        for zone in &mut self.zones {
+            zone.tlsa_validity = validity;
+        }
+        self
+    }
+
+    /// The key of the root, as a file of trust anchors has it.
+    pub(crate) fn anchors(&self) -> String {
+        let root = self.zones[0].dnskey().expect("it is signed");
+        format!("; the root of a test\n. IN DNSKEY {root}\n")
+    }
+
+    /// The answer to a question; none if the attacker is silent.
+    pub(crate) fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
+        let query = Message::from_vec(query).expect("a query of ours");
+        let asked = query.queries.first().expect("a question").clone();
+        let mut answer = Message::response(query.metadata.id, OpCode::Query);
+        // A claim of the nameserver that it has checked everything.
+        answer.metadata.authentic_data = true;
+        answer.metadata.response_code = ResponseCode::NoError;
+        let mut name = asked.name().clone();
+        answer.add_query(asked.clone());
+        loop {
+            let zone = &self.zones[self.zone_of(&name, asked.query_type())];
+            let found = zone.rrset(&name, asked.query_type());
+            let aliases = zone.rrset(&name, RecordType::CNAME);
+            if !found.is_empty() {
+                answer.add_answers(zone.signed_set(found));
+            } else if let Some(RData::CNAME(CNAME(target))) =
+                aliases.first().map(|record| record.data.clone())
+            {
+                answer.add_answers(zone.signed_set(aliases));
+                name = target;
+                continue;
+            } else {
+                answer.add_authorities(zone.denial(&name));
+            }
+            break;
+        }
+        self.falsify(&mut answer)?;
+        Some(answer.to_vec().expect("it is well-formed"))
+    }
+
+    fn falsify(&self, answer: &mut Message) -> Option<()> {
+        let is_tlsa = answer.queries.iter().any(|asked| asked.query_type() == RecordType::TLSA);
+        match self.lie {
+            Lie::Nothing => {}
+            Lie::Silence => return None,
+            Lie::Stripped => {
+                answer.answers.retain(|record| !matches!(record.data, RData::DNSSEC(_)));
+                answer.authorities.retain(|record| !matches!(record.data, RData::DNSSEC(_)));
+            }
+            Lie::BrokenSignatures | Lie::OfAnotherZone if is_tlsa => {
+                for record in &mut answer.answers {
+                    if let RData::DNSSEC(DNSSECRData::RRSIG(signature)) = &record.data
+                        && signature.input().type_covered == RecordType::TLSA
+                    {
+                        let mut broken = signature.sig().to_vec();
+                        broken[0] ^= 1;
+                        let broken = RRSIG::from_sig(signature.input().clone(), broken);
+                        record.data = RData::DNSSEC(DNSSECRData::RRSIG(broken));
+                    }
+                }
+                if self.lie == Lie::OfAnotherZone {
+                    let owner = "_7443._tcp.gw.attacker.test.".parse().expect("a name");
+                    let zone = &self.zones[self.zone_of(&owner, RecordType::TLSA)];
+                    answer.add_answers(zone.signed_set(zone.rrset(&owner, RecordType::TLSA)));
+                }
+            }
+            Lie::BrokenSignatures | Lie::OfAnotherZone => {}
+        }
+        Some(())
+    }
+
+    /// The zone that answers for a name: the deepest, but for DS records the one above.
+    fn zone_of(&self, name: &Name, kind: RecordType) -> usize {
+        let answers = |zone: &Zone| {
+            zone.apex.zone_of(name) && (kind != RecordType::DS || zone.apex != *name || name.is_root())
+        };
+        let zones = self.zones.iter().enumerate().filter(|(_, zone)| answers(zone));
+        zones.max_by_key(|(_, zone)| zone.apex.num_labels()).expect("the root has every name").0
+    }
+}
+
+impl Zone {
+    fn signed(apex: &str) -> Self {
+        let key = Ed25519SigningKey::generate_pkcs8().expect("random numbers");
+        let key = Ed25519SigningKey::from_pkcs8(&key).expect("a key");
+        let mut zone = Self { key: Some(Arc::new(key)), ..Self::unsigned(apex) };
+        let key = zone.dnskey().expect("it is signed");
+        zone.records.push(record(&zone.apex, RData::DNSSEC(DNSSECRData::DNSKEY(key))));
+        zone
+    }
+
+    fn unsigned(apex: &str) -> Self {
+        let apex: Name = apex.parse().expect("a name");
+        let soa = SOA::new(apex.clone(), apex.clone(), 1, 3600, 600, 86400, TTL);
+        let records = vec![record(&apex, RData::SOA(soa)), record(&apex, RData::NS(NS(apex.clone())))];
+        Self { apex, key: None, records, tlsa_validity: VALID }
+    }
+
+    fn public_key(&self) -> Option<PublicKeyBuf> {
+        Some(self.key.as_ref()?.to_public_key().expect("it has one"))
+    }
+
+    fn dnskey(&self) -> Option<DNSKEY> {
+        Some(DNSKEY::with_flags(257, self.public_key()?))
+    }
+
+    /// The records of the zone above about this one.
+    fn delegation(&self) -> Vec<Record> {
+        let mut records = vec![record(&self.apex, RData::NS(NS(self.apex.clone())))];
+        if let Some(key) = self.dnskey() {
+            let digest = key.to_digest(&self.apex, DigestType::SHA256).expect("a digest").as_ref().to_vec();
+            let tag = key.calculate_key_tag().expect("a key tag");
+            let ds = DS::new(tag, Algorithm::ED25519, DigestType::SHA256, digest);
+            records.push(record(&self.apex, RData::DNSSEC(DNSSECRData::DS(ds))));
+        }
+        records
+    }
+
+    fn rrset(&self, name: &Name, kind: RecordType) -> Vec<Record> {
+        let of = |record: &&Record| record.name == *name && record.record_type() == kind;
+        self.records.iter().filter(of).cloned().collect()
+    }
+
+    /// A set of records and its signature.
+    fn signed_set(&self, records: Vec<Record>) -> Vec<Record> {
+        let (Some(key), Some(first)) = (&self.key, records.first()) else { return records };
+        let (name, kind) = (first.name.clone(), first.record_type());
+        let validity = if kind == RecordType::TLSA { self.tlsa_validity } else { VALID };
+        let [inception, expiration] = validity.map(|seconds| SerialNumber::new(moment(seconds)));
+        let input = SigInput {
+            type_covered: kind,
+            algorithm: Algorithm::ED25519,
+            num_labels: name.num_labels(),
+            original_ttl: TTL,
+            sig_expiration: expiration,
+            sig_inception: inception,
+            key_tag: self.dnskey().expect("it is signed").calculate_key_tag().expect("a key tag"),
+            signer_name: self.apex.clone(),
+        };
+        let signed = TBS::from_input(&name, DNSClass::IN, &input, records.iter()).expect("well-formed");
+        let signature = RRSIG::from_sig(input, key.sign(&signed).expect("signed"));
+        let signature = record(&name, RData::DNSSEC(DNSSECRData::RRSIG(signature)));
+        records.into_iter().chain([signature]).collect()
+    }
+
+    /// The proof that a name has no record of the type that was asked for (RFC 9824: a record for this name alone).
+    fn denial(&self, name: &Name) -> Vec<Record> {
+        let mut proof = self.signed_set(self.rrset(&self.apex, RecordType::SOA));
+        if self.key.is_some() {
+            let next = name.prepend_label(&b"\0"[..]).expect("short");
+            let types = self.records.iter().filter(|record| record.name == *name).map(Record::record_type);
+            let nsec = NSEC::new_cover_self(next, types);
+            proof.extend(self.signed_set(vec![record(name, RData::DNSSEC(DNSSECRData::NSEC(nsec)))]));
+        }
+        proof
+    }
+}
+
+/// The present, plus so many seconds, as signatures count it.
+fn moment(seconds: i64) -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    u32::try_from(now.saturating_add_signed(seconds)).expect("before 2106")
+}
+
+fn record(name: &Name, data: RData) -> Record {
+    Record::from_rdata(name.clone(), TTL, data)
+}
+
+/// A TLSA record of `owner`, by the numbers of RFC 6698, section 2.1: usage, selector, matching type.
+pub(crate) fn tlsa(owner: &str, [usage, selector, matching]: [u8; 3], data: &[u8]) -> Record {
+    let (usage, selector, matching) =
+        (CertUsage::from(usage), Selector::from(selector), Matching::from(matching));
+    let data = TLSA::new(usage, selector, matching, data.to_vec());
+    record(&owner.parse().expect("a name"), RData::TLSA(data))
+}
+
+pub(crate) fn alias(owner: &str, target: &str) -> Record {
+    let target = target.parse().expect("a name");
+    record(&owner.parse().expect("a name"), RData::CNAME(CNAME(target)))
+}
