@@ -1,5 +1,6 @@
 //! `plait key`: our key, the known servers and the allowed clients.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -30,6 +31,11 @@ enum Action {
     Gen,
     /// Show our own key: the fingerprint, and the line for authorized_clients.
     Show,
+    /// Print the DNS record that publishes a server's key (TLSA, RFC 6698), for a zone that DNSSEC signs.
+    Tlsa {
+        /// Name and port of the server: HOST[:PORT] for our own key, or plait://HOST:PORT#FINGERPRINT.
+        server: ServerUrl,
+    },
     /// Remember a server's key. If the server is known with another key, forget that first.
     Trust {
         /// The server with its key: plait://HOST:7443#FINGERPRINT.
@@ -60,7 +66,8 @@ enum Action {
     },
     /// Check the files of keys; ends with 1 if a line is invalid.
     Check,
-    /// List the known servers, with the basis of each key (given, or the number of paths it was seen over), and the allowed clients.
+    /// List the known servers, with the basis of each key (given, published by its DNS zone, or the number of paths it was seen over), and
+    /// the allowed clients.
     List,
 }
 
@@ -70,11 +77,10 @@ impl Key {
         let text = match self.action {
             Action::Gen => own(&store)?,
             Action::Show => {
-                if !store.path("identity").exists() {
-                    bail!("there is no key in {}\n  fix: plait key gen", store.path("").display());
-                }
+                require_own(&store)?;
                 own(&store)?
             }
+            Action::Tlsa { server } => tlsa(&store, &server)?,
             Action::Trust { server } => {
                 let Some(pin) = server.pin else {
                     bail!("the server's key is missing: give plait://{}#FINGERPRINT", server.authority());
@@ -108,20 +114,47 @@ impl Key {
     }
 }
 
+/// Fails if there is no key of our own, instead of creating it.
+fn require_own(store: &KeyStore) -> anyhow::Result<()> {
+    if !store.path("identity").exists() {
+        bail!("there is no key in {}\n  fix: plait key gen", store.path("").display());
+    }
+    Ok(())
+}
+
 fn own(store: &KeyStore) -> anyhow::Result<String> {
     let (identity, _) = store.identity()?;
     let key = identity.public_key();
     Ok(format!("{}\n{key}\n", key.fingerprint()))
 }
 
+/// The record that publishes the key in the URL, or else our own: usage 3 (DANE-EE), selector 1 (SubjectPublicKeyInfo), matching type 1
+/// (SHA-256), which is the fingerprint.
+fn tlsa(store: &KeyStore, server: &ServerUrl) -> anyhow::Result<String> {
+    if server.host.parse::<IpAddr>().is_ok() {
+        bail!("{} is an address, and a record belongs to a name", server.host);
+    }
+    let key = match server.pin {
+        Some(pin) => pin,
+        None => {
+            require_own(store)?;
+            store.identity()?.0.fingerprint()
+        }
+    };
+    let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("_{}._tcp.{}. IN TLSA 3 1 1 {hex}\n", server.port, server.host.trim_end_matches('.')))
+}
+
 fn list(store: &KeyStore) -> anyhow::Result<String> {
     let mut text = String::new();
     for peer in store.known_peers().all()? {
-        let how =
-            peer.paths.map_or_else(|| "given".to_owned(), |paths| format!("seen over {}", how_many(paths)));
-        let names = peer.names.map_or_else(String::new, |names| format!(", addresses {}", told(names)));
-        let line =
-            format!("server {} {} since {}, {how}{names}", peer.authority, peer.fingerprint, peer.first_seen);
+        let how = match (peer.paths, peer.names) {
+            (_, Some(NameBasis::Dnssec)) => "published by its DNS zone (DNSSEC)".to_owned(),
+            (None, _) => "given".to_owned(),
+            (Some(paths), None) => format!("seen over {}", how_many(paths)),
+            (Some(paths), Some(names)) => format!("seen over {}, addresses {}", how_many(paths), told(names)),
+        };
+        let line = format!("server {} {} since {}, {how}", peer.authority, peer.fingerprint, peer.first_seen);
         text += &(shown(&line) + "\n");
     }
     for client in store.authorized_clients()?.unwrap_or_default().clients {

@@ -94,3 +94,20 @@ fn the_list_of_keys_shows_nothing_that_a_terminal_obeys() {
     let listed = String::from_utf8(output.stdout).expect("text");
     assert!(listed.starts_with("client ada\u{fffd}]0;x\u{fffd}\u{fffd} SHA256:"), "{listed:?}");
 }
+
+#[test]
+fn the_dns_record_of_a_server_has_its_fingerprint_and_none_is_made_for_an_address() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let tlsa = |server: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
+        command.arg("key").arg("--keys").arg(scratch.path()).args(["tlsa", server]);
+        command.output().expect("started")
+    };
+    let key = "BAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fIA";
+    let output = tlsa(&format!("plait://gw.example:7443#{key}"));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let (owner, digest) = text.trim_end().split_once(" IN TLSA 3 1 1 ").expect("a record");
+    assert_eq!((owner, &digest[..8], digest.len()), ("_7443._tcp.gw.example.", "04080c10", 64));
+    assert!(said(&tlsa("gw.example")).contains("fix: plait key gen"), "we have no key yet");
+    assert!(said(&tlsa(&format!("plait://192.0.2.1:7443#{key}"))).contains("is an address"));
+}
