@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait::{Certificate, ErrorKind, Fingerprint, Trust, read_secret};
+use plait::{Certificate, ErrorKind, Fingerprint, HostBuilder, Trust, read_secret};
 
 /// The certificate that a server shows to clients that trust authorities.
 #[derive(Debug, Args)]
@@ -40,6 +40,12 @@ pub(crate) struct Authorities {
         default_missing_value = "paths"
     )]
     accept_new: Option<AcceptNew>,
+    /// Use the DNSKEY records in FILE as trust anchors of DNSSEC [default: the keys of the root of the public DNS]. At the first contact
+    /// with a server by name, trust the keys that its DNS zone publishes (TLSA records) without asking, if signatures lead from
+    /// the anchors to them. A server with another key is refused.
+    #[cfg(feature = "dnssec")]
+    #[arg(long, value_name = "FILE")]
+    dnssec_anchors: Option<PathBuf>,
 }
 
 /// The condition for trusting the key of an unknown server without a question.
@@ -70,6 +76,26 @@ impl Authorities {
     /// Whether, and when, the first key that a server shows is trusted without asking.
     pub(crate) fn accepts_new(&self) -> Option<AcceptNew> {
         self.accept_new
+    }
+
+    /// Gives a host the trust anchors of DNSSEC.
+    #[cfg(feature = "dnssec")]
+    pub(crate) fn with_anchors(&self, host: HostBuilder) -> anyhow::Result<HostBuilder> {
+        let anchors = match &self.dnssec_anchors {
+            None => plait::DnssecAnchors::root(),
+            Some(file) => {
+                let text =
+                    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+                text.parse::<plait::DnssecAnchors>().with_context(|| format!("in {}", file.display()))?
+            }
+        };
+        Ok(host.dnssec(anchors))
+    }
+
+    /// DNSSEC is not part of this program: nothing changes.
+    #[cfg(not(feature = "dnssec"))]
+    pub(crate) fn with_anchors(&self, host: HostBuilder) -> anyhow::Result<HostBuilder> {
+        Ok(host)
     }
 
     /// How the server at `host` is identified: by `key` if there is one.

@@ -55,10 +55,14 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
         |paths| protection::opener(&arguments.options, &arguments.authorities, &server(&arguments), paths);
     // Contradicting options are reported before a network is set up.
     opener(HostPaths::Several)?;
-    let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?.start()?;
+    let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?;
+    let host = arguments.authorities.with_anchors(host)?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
-    let (protection, mut trust) = opener(HostPaths::of(&host))?;
+    let (mut protection, mut trust) = opener(HostPaths::of(&host))?;
     let addresses = trust.look_up(&host, &remote, addresses).await?;
+    if let Some(keys) = trust.published() {
+        protection = protection::published(&arguments.options, keys)?;
+    }
     let running = Running::new("connect", &place);
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();

@@ -104,7 +104,8 @@ impl Towards {
         let reporter = Reporter::open(&self.options)?;
         // Contradicting options are reported before a network is set up.
         self.protection(self.server.pin, HostPaths::Several)?;
-        let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?.start()?;
+        let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?;
+        let host = self.authorities.with_anchors(host)?.start()?;
         let firewall = session::clear_the_way(&self.options, &host)?;
         let paths = HostPaths::of(&host);
         let mut protection = self.protection(self.server.pin, paths)?;
@@ -112,6 +113,9 @@ impl Towards {
             true => server_identity.look_up(&host, &self.remote(), addresses).await?,
             false => addresses,
         };
+        if let Some(keys) = server_identity.published() {
+            protection = protection::published(&self.options, keys)?;
+        }
         let remote = self.remote().at(addresses.iter().copied());
         let within = ConnectOptions::new().within(self.connect_timeout);
         let server = match host.connect_with(remote.clone(), protection.clone(), &within).await {
@@ -238,6 +242,8 @@ impl Towards {
         } else if let Some(remedy) = first_contact_remedy {
             context += &format!("\n  fix: {remedy}");
         } else if let Some(remedy) = self.authorities.remedy(&error) {
+            context += &format!("\n  fix: {remedy}");
+        } else if let Some(remedy) = server_identity.remedy().filter(|_| is_wrong) {
             context += &format!("\n  fix: {remedy}");
         }
         anyhow::Error::new(error).context(context)

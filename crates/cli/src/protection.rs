@@ -81,11 +81,7 @@ pub(crate) fn opener(
             "tcpcrypt authenticates neither host, and the identity of this server is known (fix: use --handshake tls)"
         );
     }
-    let sealing = Sealing::new(authorities.expect(trust.server.host(), key)?);
-    let sealing = match own_identity(options)? {
-        Some(identity) => sealing.identity(&identity),
-        None => sealing,
-    };
+    let sealing = as_us(options, authorities.expect(trust.server.host(), key)?)?;
     // Before an unknown server is trusted, and sent a byte, an attacker in the middle of one path is detected.
     let is_tls = options.handshake != Some(options::Handshake::Tcpcrypt);
     let paths = if key.is_none() && !is_decided && is_tls && trust.server.goes_by_paths() {
@@ -103,6 +99,28 @@ pub(crate) fn opener(
         0
     };
     Ok((sealed(options, sealing.require_paths(options.require_paths.unwrap_or_default().max(paths)))?, trust))
+}
+
+/// Returns the settings of a connection to an unknown server that has one of these keys, as its DNS zone proves.
+pub(crate) fn published(options: &Options, keys: &[Fingerprint]) -> anyhow::Result<Protection> {
+    if options.handshake == Some(options::Handshake::Tcpcrypt) {
+        bail!(
+            "tcpcrypt authenticates neither host, and the DNS zone of this server publishes its key (fix: use --handshake tls)"
+        );
+    }
+    let sealing = as_us(options, plait::Trust::any_of(keys.iter().copied()))?;
+    sealed(options, sealing.require_paths(options.require_paths.unwrap_or_default()))
+}
+
+/// A sealed connection in which we show our key, if there is one.
+fn as_us(options: &Options, trust: plait::Trust) -> anyhow::Result<Sealing> {
+    let store = store(options);
+    let identity = match &options.key {
+        Some(file) => Identity::load(file)?,
+        None if store.path("identity").exists() => Identity::load(store.path("identity"))?,
+        None => return Ok(Sealing::new(trust)),
+    };
+    Ok(Sealing::new(trust).identity(&identity))
 }
 
 /// Returns settings to find out which host answers in the place of `server`: accepts any key and shows none of ours.
@@ -314,6 +332,11 @@ impl Trust {
         self.server.look_up(host, remote, found).await
     }
 
+    /// As [`ServerIdentity::published`].
+    pub(crate) fn published(&self) -> Option<&[Fingerprint]> {
+        self.server.published()
+    }
+
     /// Whether the server's key must be seen over several paths.
     pub(crate) fn goes_by_paths(&self) -> bool {
         self.is_asked_for && !self.is_decided && self.server.goes_by_paths()
@@ -326,7 +349,7 @@ impl Trust {
 
     /// Number of disjoint paths to the host that `stream` has reached; of interest for a new server.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
-        let is_asked = self.is_asked_for && !self.is_decided && self.server.is_new();
+        let is_asked = self.is_asked_for && !self.is_decided && self.server.expected().is_none();
         if is_asked { self.server.paths_to(stream) } else { 0 }
     }
 
@@ -356,16 +379,6 @@ impl Trust {
                 Ok(())
             }
         }
-    }
-}
-
-/// Returns our key as a client, if there is one.
-fn own_identity(options: &Options) -> anyhow::Result<Option<Identity>> {
-    let store = store(options);
-    match &options.key {
-        Some(file) => Ok(Some(Identity::load(file)?)),
-        None if store.path("identity").exists() => Ok(Some(Identity::load(store.path("identity"))?)),
-        None => Ok(None),
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct ServerIdentity {
     names: Option<Names>,
     /// The networks that the devices of the paths share, if the number of paths matters.
     shared: Vec<SharedNetwork>,
+    /// The keys that its DNS zone publishes, if DNSSEC has proved them: it has one of them.
+    published: Option<Vec<Fingerprint>>,
 }
 
 /// Number of disjoint paths that must show the key of an unknown server for it to be trusted without a question.
@@ -51,7 +53,7 @@ impl ServerIdentity {
         accepts_new: Option<AcceptNew>,
     ) -> Result<Self, KnownPeersError> {
         let known = known_peers.find(&server.authority())?;
-        Ok(Self { server, known_peers, known, accepts_new, names: None, shared: Vec::new() })
+        Ok(Self { server, known_peers, known, accepts_new, names: None, shared: Vec::new(), published: None })
     }
 
     /// The name or address in the call.
@@ -69,18 +71,24 @@ impl ServerIdentity {
         self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
     }
 
+    /// The keys of an unknown server that its DNS zone publishes, if DNSSEC has proved them. The server must have one of them.
+    pub(crate) fn published(&self) -> Option<&[Fingerprint]> {
+        self.published.as_deref().filter(|_| self.expected().is_none())
+    }
+
     /// Whether its key must be seen over several paths ([`FIRST_CONTACT_PATHS`]), because nothing else is known about it.
     pub(crate) fn goes_by_paths(&self) -> bool {
-        self.expected().is_none() && self.accepts_new == Some(AcceptNew::Paths)
+        self.is_new() && self.accepts_new == Some(AcceptNew::Paths)
     }
 
     /// Whether the number of paths to the key holder matters, for the question and for the list.
     pub(crate) fn is_new(&self) -> bool {
-        self.expected().is_none()
+        self.expected().is_none() && self.published.is_none()
     }
 
-    /// Looks up the name of an unknown server over each path of `host`, if the number of paths to it matters. Returns the addresses to
-    /// connect to: those that most paths name, or `found` if no path names any.
+    /// Asks over each path of `host` which keys the DNS zone of an unknown server publishes. If none is proved, looks up its name over each
+    /// path, if the number of paths to it matters. Returns the addresses to connect to: those that most paths name, or `found` if no path
+    /// names any.
     ///
     /// # Errors
     /// `remote` is not a name and a port.
@@ -90,6 +98,9 @@ impl ServerIdentity {
         remote: &Remote,
         found: Vec<SocketAddr>,
     ) -> anyhow::Result<Vec<SocketAddr>> {
+        if self.expected().is_none() {
+            self.published = host.published_keys(remote).await;
+        }
         if !self.is_new() || self.accepts_new == Some(AcceptNew::OnePath) {
             return Ok(found);
         }
@@ -100,8 +111,11 @@ impl ServerIdentity {
         Ok(if addresses.is_empty() { found } else { addresses })
     }
 
-    /// The basis of the addresses of the server.
+    /// The basis of the addresses of the server, or of its key.
     fn basis(&self) -> NameBasis {
+        if self.published().is_some() {
+            return NameBasis::Dnssec;
+        }
         match &self.names {
             Some(names) => names.basis(),
             None if self.server.host.parse::<IpAddr>().is_ok() => NameBasis::Given,
@@ -130,6 +144,9 @@ impl ServerIdentity {
     /// [`WrongPeer`]: the key is not vouched for, or the server is known with another key by now.
     pub(crate) fn meet(&self, shown: Fingerprint, paths: u8) -> anyhow::Result<()> {
         let authority = self.server.authority();
+        if let Some(wrong) = self.unpublished(&[(None, shown)]) {
+            return Err(wrong.into());
+        }
         if self.known_peers.find(&authority)?.is_none() && !self.is_vouched_for(shown, paths) {
             let with_key = ServerUrl { pin: Some(shown), ..self.server.clone() };
             return Err(WrongPeer(format!(
@@ -144,9 +161,12 @@ impl ServerIdentity {
         let seen = Shown { key: shown, paths, names: self.basis() };
         match self.known_peers.pin_shown(&authority, seen) {
             Ok(Pinned::New) => {
-                let over = how_many(paths);
+                let how = match self.published() {
+                    Some(_) => "that its DNS zone publishes (DNSSEC)".to_owned(),
+                    None => format!("over {}", how_many(paths)),
+                };
                 say(&format!(
-                    "{authority} is new and shows the key {shown} over {over}: trusted from now on{}",
+                    "{authority} is new and shows the key {shown} {how}: trusted from now on{}",
                     self.merged()
                 ));
                 Ok(())
@@ -159,6 +179,9 @@ impl ServerIdentity {
 
     /// Whether a key that is shown for the first time may be trusted.
     fn is_vouched_for(&self, shown: Fingerprint, paths: u8) -> bool {
+        if let Some(keys) = self.published() {
+            return keys.contains(&shown);
+        }
         let question = ask_at_terminal(&self.server.authority(), shown, paths, &self.doubt());
         match unknown_peer(self.accepts_new, paths, question.is_some()) {
             UnknownPeer::Accept => true,
@@ -167,8 +190,36 @@ impl ServerIdentity {
         }
     }
 
+    /// Returns the error if a key that was shown, maybe on a path of this name, is not among those that the DNS zone of the server
+    /// publishes.
+    fn unpublished(&self, shown: &[(Option<&str>, Fingerprint)]) -> Option<WrongPeer> {
+        let keys = self.published()?;
+        let others: Vec<_> = shown.iter().filter(|(_, shown)| !keys.contains(shown)).collect();
+        if others.is_empty() {
+            return None;
+        }
+        let authority = self.server.authority();
+        let mut text = format!(
+            "the server {authority} shows a different key than its DNS zone publishes (TLSA, DNSSEC)"
+        );
+        for key in keys {
+            text += &format!("\n  trusted  {key}");
+        }
+        for (path, shown) in others {
+            let on = path.map_or_else(String::new, |path| format!("  on path {path}"));
+            text += &format!("\n  shown    {shown}{on}");
+        }
+        Some(WrongPeer(format!(
+            "{text}\n  Either its records are out of date, or an attacker on the path intercepts you.\n  fix: {ASK_FOR_THE_KEY}"
+        )))
+    }
+
     /// The fix if a server has not proved its known key.
     pub(crate) fn remedy(&self) -> Option<String> {
+        if self.published().is_some() {
+            let why = "it does not show the key that its DNS zone publishes (TLSA, DNSSEC)";
+            return Some(format!("{ASK_FOR_THE_KEY}: {why}"));
+        }
         let known = self.known.as_ref().filter(|_| self.server.pin.is_none())?;
         let authority = self.server.authority();
         Some(format!(
@@ -219,7 +270,11 @@ impl ServerIdentity {
 
     /// Returns the error if another server than the expected one answers; `None` if the expected one does, or if no path has an answer.
     pub(crate) fn changed(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
-        let expected = self.expected()?;
+        let Some(expected) = self.expected() else {
+            let shown =
+                sightings.iter().filter_map(|sighting| Some((Some(&sighting.path[..]), sighting.shown?)));
+            return self.unpublished(&shown.collect::<Vec<_>>());
+        };
         let (others, same): (Vec<_>, Vec<_>) = sightings
             .iter()
             .filter_map(|sighting| Some((sighting.path.as_str(), sighting.shown?)))
@@ -261,6 +316,9 @@ impl ServerIdentity {
         Some(WrongPeer(text + &format!("\n  fix: {fix}")))
     }
 }
+
+/// The fix if a server does not have the key that its zone publishes.
+const ASK_FOR_THE_KEY: &str = "ask the operator of the server for its URL, which has the key";
 
 fn names(paths: &[(&str, Fingerprint)]) -> String {
     paths.iter().map(|(path, _)| *path).collect::<Vec<_>>().join(", ")
@@ -328,7 +386,15 @@ mod tests {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
         let known_peers = KnownPeers::in_file("/keys/known_peers");
         let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
-        ServerIdentity { server, known_peers, known, accepts_new: None, names: None, shared: Vec::new() }
+        ServerIdentity {
+            server,
+            known_peers,
+            known,
+            accepts_new: None,
+            names: None,
+            shared: Vec::new(),
+            published: None,
+        }
     }
 
     #[test]
@@ -346,6 +412,30 @@ mod tests {
         assert_eq!(unknown_peer(accepts, 1, true), UnknownPeer::Ask);
         assert_eq!(unknown_peer(accepts, 1, false), UnknownPeer::Refuse);
         assert_eq!(unknown_peer(accepts, 2, false), UnknownPeer::Accept);
+    }
+
+    #[test]
+    fn of_a_server_whose_zone_publishes_a_key_no_other_key_is_accepted_and_nothing_is_asked() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        for accepts_new in [None, Some(AcceptNew::Paths), Some(AcceptNew::OnePath)] {
+            let known_peers = KnownPeers::in_file(scratch.path().join("known_peers"));
+            let published = Some(vec![NEW]);
+            let server =
+                ServerIdentity { published, known_peers, accepts_new, ..server_identity(None, None) };
+            assert!(!server.goes_by_paths(), "one path is enough");
+            let refused = server.meet(OLD, 2).expect_err("another key").to_string();
+            for part in ["gw:7443", "its DNS zone publishes", &OLD.to_string(), &NEW.to_string()] {
+                assert!(refused.contains(part), "{part} in {refused}");
+            }
+            let seen = [sighting("eth0", Some(OLD)), sighting("wlan0", Some(NEW))];
+            let text = server.changed(&seen).expect("another key").to_string();
+            assert!(text.contains("on path eth0") && !text.contains("wlan0"), "{text}");
+            assert!(server.known_peers.all().expect("read").is_empty());
+            server.meet(NEW, 1).expect("the published key");
+            let known = server.known_peers.find("gw:7443").expect("read").expect("written");
+            assert_eq!((known.fingerprint, known.names), (NEW, Some(NameBasis::Dnssec)));
+            server.known_peers.forget("gw:7443").expect("written");
+        }
     }
 
     #[test]

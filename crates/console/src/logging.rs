@@ -38,15 +38,18 @@ fn asked(words: &str) -> Option<Targets> {
 }
 
 impl Verbosity {
-    /// Returns the most detailed lines, of all modules alike.
+    /// Returns the most detailed lines, of all modules alike, except the validator of DNSSEC: it logs each of its steps with the answers,
+    /// and plait logs the result.
     fn targets(self) -> Targets {
-        Targets::new().with_default(match (self.quiet, self.verbose) {
+        let level = match (self.quiet, self.verbose) {
             (true, _) => LevelFilter::ERROR,
             (false, 0) => LevelFilter::WARN,
             (false, 1) => LevelFilter::INFO,
             (false, 2) => LevelFilter::DEBUG,
             (false, _) => LevelFilter::TRACE,
-        })
+        };
+        let silent = ["hickory_net", "hickory_proto"].map(|module| (module, LevelFilter::OFF));
+        Targets::new().with_targets(silent).with_default(level)
     }
 }
 
@@ -74,5 +77,13 @@ mod tests {
         assert_eq!(level(true, 0), Some(Level::ERROR));
         let steps = [Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE, Level::TRACE];
         assert_eq!([0, 1, 2, 3, 4].map(|verbose| level(false, verbose)), steps.map(Some));
+    }
+
+    #[test]
+    fn the_validator_of_dnssec_logs_only_where_it_is_asked_for_by_name() {
+        let error = Level::ERROR.into_level().expect("it is one");
+        let logs = |targets: Targets| targets.would_enable("hickory_net::dnssec", &error);
+        assert!(!logs(Verbosity { quiet: false, verbose: 3 }.targets()));
+        assert!(logs(asked("hickory_net=error").expect("valid")));
     }
 }

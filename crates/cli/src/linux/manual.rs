@@ -167,7 +167,7 @@ const FILES: &[Entry] = &[
         "known_peers",
         "Servers that are known: HOST:PORT SHA256:FINGERPRINT DATE [paths=N] [names=BASIS], one a line; # starts a remark. paths=N says \
          over how many disjoint paths the key was seen when it was believed; a key without it was given. names=BASIS says what the addresses \
-         rested on: given, agreed (several paths named them) or one-path. Believed only if no other user can write it.",
+         rested on: given, agreed (several paths named them) or one-path; dnssec: the DNS zone publishes the key itself. Believed only if no other user can write it.",
     ),
     (
         "authorized_clients",
