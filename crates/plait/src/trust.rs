@@ -167,11 +167,17 @@ impl Trust {
             }
             Kind::Published { peers, keys } => {
                 let authority = remote.authority();
-                // Another connection may have met the server since.
-                let known = peers.find(&authority)?.map(|known| vec![known.fingerprint]);
-                let keys = known.unwrap_or_else(|| keys.clone());
-                let demand = Demand::Published { authority, peers: peers.clone(), keys: keys.clone() };
-                (ServerTrust::Pinned(keys), demand)
+                let peers = peers.clone();
+                match peers.find(&authority)? {
+                    // Another connection has met the server since. Its key need not be a published one, so it is not pinned as such.
+                    Some(known) => {
+                        (ServerTrust::Pinned(vec![known.fingerprint]), Demand::Known { authority, peers })
+                    }
+                    None => {
+                        let server = ServerTrust::Pinned(keys.clone());
+                        (server, Demand::Published { authority, peers, keys: keys.clone() })
+                    }
+                }
             }
             Kind::Anonymous => (ServerTrust::AcceptNew, Demand::Nothing),
         };
@@ -390,6 +396,21 @@ mod tests {
         assert_eq!(judged(key(1)), Ok(()));
         let known = peers.find("gw:7443").expect("read").expect("written");
         assert_eq!((known.paths, known.names), (Some(1), Some(NameBasis::Dnssec)));
+        std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn a_key_that_another_connection_has_pinned_is_not_said_to_be_published() {
+        let (scratch, peers) = known_peers("raced");
+        let seen = Shown { key: Fingerprint::new([2; 32]), paths: 1, names: NameBasis::OnePath };
+        peers.pin_shown("gw:7443", seen).expect("written");
+        let published =
+            expected(&Trust::known_peers(peers.clone()).published(vec![Fingerprint::new([1; 32])]));
+        // The server is forgotten while the connection opens, so that it is pinned once more.
+        peers.forget("gw:7443").expect("written");
+        published.judge(Some(&sealed(key(2))), NameBasis::OnePath).expect("the key that was known");
+        let known = peers.find("gw:7443").expect("read").expect("written");
+        assert_eq!(known.names, Some(NameBasis::OnePath), "DNSSEC has proved another key");
         std::fs::remove_dir_all(&scratch).expect("removed");
     }
 
