@@ -1,5 +1,6 @@
 //! Answers of a DNS on loopback, with zones signed by keys of the test; each path has a nameserver of its own.
 
+use super::device::{MOST_QUESTIONS, MOST_RECORDS};
 use super::zone::{Lie, SignedDns, alias, tlsa};
 use super::*;
 use plait_base::SeededRandom;
@@ -15,7 +16,9 @@ const OTHER: Fingerprint = Fingerprint::new([8; 32]);
 async fn a_key_that_a_signed_zone_publishes_is_proved() {
     let dns = publishing(KEY);
     let anchors = anchors_of(&dns);
-    assert_eq!(over(&anchors, [dns]).await, Some(vec![KEY]));
+    assert_eq!(over(&anchors, [dns.clone()]).await, Some(vec![KEY]));
+    let name = tlsa_name("GW.Example.TEST.", 7443).expect("a name");
+    assert_eq!(anchors.keys_over(&name, vec![path(dns).await]).await, Some(vec![KEY]));
 }
 
 #[tokio::test]
@@ -32,6 +35,8 @@ async fn broken_expired_early_or_missing_signatures_prove_nothing() {
         ("stripped", |dns: SignedDns| dns.and_lie(Lie::Stripped)),
         ("expired", |dns: SignedDns| dns.with_tlsa_validity([-7200, -60])),
         ("early", |dns: SignedDns| dns.with_tlsa_validity([600, 7200])),
+        ("a clock that is fast", |dns: SignedDns| dns.with_validity([-7200, -60])),
+        ("a clock that is slow", |dns: SignedDns| dns.with_validity([60, 7200])),
     ] {
         let dns = publishing(KEY);
         let anchors = anchors_of(&dns);
@@ -73,12 +78,57 @@ async fn a_signed_alias_leads_to_the_records() {
 async fn one_honest_path_is_enough_whatever_the_other_does() {
     let dns = publishing(KEY);
     let anchors = anchors_of(&dns);
-    for lie in [Lie::BrokenSignatures, Lie::Stripped, Lie::OfAnotherZone, Lie::Silence] {
-        let paths = [dns.clone().and_lie(lie), dns.clone()];
+    for lie in [
+        Lie::BrokenSignatures,
+        Lie::Stripped,
+        Lie::OfAnotherZone,
+        Lie::Silence,
+        Lie::Slowness,
+        Lie::Bulk(200),
+        Lie::Maze,
+    ] {
+        let (paths, begun) = ([dns.clone().and_lie(lie), dns.clone()], Instant::now());
         assert_eq!(over(&anchors, paths).await, Some(vec![KEY]), "{lie:?}");
+        assert!(begun.elapsed() < GRACE * 2, "{lie:?}: the proof waits for no path that has none");
     }
     // The attacker has keys of its own, and a whole chain signed by them.
     assert_eq!(over(&anchors, [publishing(OTHER), dns]).await, Some(vec![KEY]));
+}
+
+#[tokio::test]
+async fn nameservers_that_answer_late_or_never_cost_no_more_than_the_limit() {
+    let dns = publishing(KEY).and_lie(Lie::Slowness);
+    let anchors = anchors_of(&dns);
+    let begun = Instant::now();
+    assert_eq!(over(&anchors, [dns.clone(), dns.and_lie(Lie::Silence)]).await, None);
+    assert!(begun.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn an_answer_with_too_many_records_proves_nothing() {
+    let dns = publishing(KEY);
+    let anchors = anchors_of(&dns);
+    assert_eq!(
+        over(&anchors, [dns.clone().and_lie(Lie::Bulk(20))]).await,
+        Some(vec![KEY]),
+        "as many as usual"
+    );
+    assert_eq!(over(&anchors, [dns.and_lie(Lie::Bulk(MOST_RECORDS))]).await, None);
+}
+
+#[tokio::test]
+async fn signatures_of_ever_more_zones_are_followed_to_a_limit() {
+    let dns = publishing(KEY);
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns.clone()]).await, Some(vec![KEY]));
+    assert_eq!(dns.questions(), 6, "two for each of the three zones");
+    let denial = SignedDns::new();
+    assert_eq!(over(&anchors_of(&denial), [denial.clone()]).await, None);
+    assert_eq!(denial.questions(), 7, "both records of the denial are signed");
+    let maze = publishing(KEY).and_lie(Lie::Maze);
+    let proved = over(&anchors_of(&maze), [maze.clone()]).await;
+    assert_eq!(proved, Some(vec![KEY]), "the questions of its own chain come first");
+    assert_eq!(maze.questions(), MOST_QUESTIONS, "the others have no end");
 }
 
 #[tokio::test]
@@ -138,6 +188,7 @@ async fn path(dns: SignedDns) -> AskedPath {
         let mut query = [0; 4096];
         while let Ok((length, from)) = socket.recv_from(&mut query).await {
             if let Some(answer) = dns.answer(&query[..length]) {
+                tokio::time::sleep(dns.delay()).await;
                 let _ = socket.send_to(&answer, from).await;
             }
         }

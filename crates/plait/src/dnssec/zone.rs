@@ -1,14 +1,16 @@
 //! A DNS of a few zones, signed with keys of its own: the root, `test`, `example.test` and `attacker.test`, and the unsigned `plain.test`.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hickory_net::proto::dnssec::crypto::Ed25519SigningKey;
 use hickory_net::proto::dnssec::rdata::{DNSKEY, DNSSECRData, DS, NSEC, RRSIG, SigInput};
 use hickory_net::proto::dnssec::{Algorithm, DigestType, PublicKeyBuf, SigningKey, TBS};
 use hickory_net::proto::op::{Message, OpCode, ResponseCode};
 use hickory_net::proto::rr::rdata::tlsa::{CertUsage, Matching, Selector};
-use hickory_net::proto::rr::rdata::{CNAME, NS, SOA, TLSA};
+use hickory_net::proto::rr::rdata::{A, CNAME, NS, SOA, TLSA};
 use hickory_net::proto::rr::{DNSClass, Name, RData, Record, RecordType, SerialNumber};
 
 const TTL: u32 = 300;
@@ -18,6 +20,8 @@ const TTL: u32 = 300;
 pub(crate) struct SignedDns {
     zones: Vec<Zone>,
     lie: Lie,
+    /// The number of questions that this nameserver and its copies have got.
+    questions: Arc<AtomicUsize>,
 }
 
 /// What an attacker on the path makes of the answers.
@@ -31,8 +35,14 @@ pub(crate) enum Lie {
     Stripped,
     /// The same, and adds a TLSA record of `attacker.test`, which is valid.
     OfAnotherZone,
-    /// Answers nothing.
+    /// Answers nothing but questions for addresses.
     Silence,
+    /// Answers each question shortly before the next one is sent in its place.
+    Slowness,
+    /// Adds this many records to each answer.
+    Bulk(u32),
+    /// Adds signatures of zones without end, whose keys must be asked for.
+    Maze,
 }
 
 #[derive(Clone)]
@@ -41,8 +51,9 @@ struct Zone {
     /// None: it is not signed.
     key: Option<Arc<Ed25519SigningKey>>,
     records: Vec<Record>,
-    /// From when until when signatures of TLSA records are valid, in seconds from now.
+    /// From when until when signatures are valid, in seconds from now: those of TLSA records, and the others.
     tlsa_validity: [i64; 2],
+    validity: [i64; 2],
 }
 
 /// The validity of a signature that is in order.
@@ -59,7 +70,7 @@ impl SignedDns {
             let parent = zones.iter_mut().find(|zone| zone.apex == apex.base_name()).expect("there");
             parent.records.extend(delegation);
         }
-        Self { zones, lie: Lie::Nothing }
+        Self { zones, lie: Lie::Nothing, questions: Arc::default() }
     }
 
     /// The record that the zone of its name has from now on.
@@ -82,6 +93,24 @@ impl SignedDns {
         self
     }
 
+    /// The same for all signatures, as a client sees them whose clock is wrong.
+    pub(crate) fn with_validity(mut self, validity: [i64; 2]) -> Self {
+        for zone in &mut self.zones {
+            (zone.tlsa_validity, zone.validity) = (validity, validity);
+        }
+        self
+    }
+
+    /// The number of questions so far.
+    pub(crate) fn questions(&self) -> usize {
+        self.questions.load(Ordering::Relaxed)
+    }
+
+    /// The time until an answer is sent.
+    pub(crate) fn delay(&self) -> Duration {
+        Duration::from_millis(if self.lie == Lie::Slowness { 1400 } else { 0 })
+    }
+
     /// The key of the root, as a file of trust anchors has it.
     pub(crate) fn anchors(&self) -> String {
         let root = self.zones[0].dnskey().expect("it is signed");
@@ -90,6 +119,7 @@ impl SignedDns {
 
     /// The answer to a question; none if the attacker is silent.
     pub(crate) fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
         let query = Message::from_vec(query).expect("a query of ours");
         let asked = query.queries.first().expect("a question").clone();
         let mut answer = Message::response(query.metadata.id, OpCode::Query);
@@ -120,10 +150,24 @@ impl SignedDns {
     }
 
     fn falsify(&self, answer: &mut Message) -> Option<()> {
-        let is_tlsa = answer.queries.iter().any(|asked| asked.query_type() == RecordType::TLSA);
+        let asked = answer.queries.first()?.clone();
+        let is_tlsa = asked.query_type() == RecordType::TLSA;
         match self.lie {
-            Lie::Nothing => {}
+            Lie::Nothing | Lie::Slowness => {}
+            Lie::Silence if asked.query_type().is_ip_addr() => {}
             Lie::Silence => return None,
+            Lie::Bulk(records) => {
+                answer.add_additionals((0..records).map(|number| {
+                    let name = asked.name().prepend_label(number.to_string()).expect("short");
+                    record(&name, RData::CNAME(CNAME(Name::root())))
+                }));
+            }
+            Lie::Maze => {
+                for label in ["a", "b"] {
+                    let name = asked.name().prepend_label(label).expect("short");
+                    answer.add_authorities(self.zones[0].clone().at(&name).signed_soa());
+                }
+            }
             Lie::Stripped => {
                 answer.answers.retain(|record| !matches!(record.data, RData::DNSSEC(_)));
                 answer.authorities.retain(|record| !matches!(record.data, RData::DNSSEC(_)));
@@ -174,7 +218,16 @@ impl Zone {
         let apex: Name = apex.parse().expect("a name");
         let soa = SOA::new(apex.clone(), apex.clone(), 1, 3600, 600, 86400, TTL);
         let records = vec![record(&apex, RData::SOA(soa)), record(&apex, RData::NS(NS(apex.clone())))];
-        Self { apex, key: None, records, tlsa_validity: VALID }
+        Self { apex, key: None, records, tlsa_validity: VALID, validity: VALID }
+    }
+
+    /// A zone of another name with this key, which no zone above it delegates.
+    fn at(self, apex: &Name) -> Self {
+        Self { key: self.key, ..Self::unsigned(&apex.to_string()) }
+    }
+
+    fn signed_soa(&self) -> Vec<Record> {
+        self.signed_set(self.rrset(&self.apex, RecordType::SOA))
     }
 
     fn public_key(&self) -> Option<PublicKeyBuf> {
@@ -206,7 +259,7 @@ impl Zone {
     fn signed_set(&self, records: Vec<Record>) -> Vec<Record> {
         let (Some(key), Some(first)) = (&self.key, records.first()) else { return records };
         let (name, kind) = (first.name.clone(), first.record_type());
-        let validity = if kind == RecordType::TLSA { self.tlsa_validity } else { VALID };
+        let validity = if kind == RecordType::TLSA { self.tlsa_validity } else { self.validity };
         let [inception, expiration] = validity.map(|seconds| SerialNumber::new(moment(seconds)));
         let input = SigInput {
             type_covered: kind,
@@ -226,7 +279,7 @@ impl Zone {
 
     /// The proof that a name has no record of the type that was asked for (RFC 9824: a record for this name alone).
     fn denial(&self, name: &Name) -> Vec<Record> {
-        let mut proof = self.signed_set(self.rrset(&self.apex, RecordType::SOA));
+        let mut proof = self.signed_soa();
         if self.key.is_some() {
             let next = name.prepend_label(&b"\0"[..]).expect("short");
             let types = self.records.iter().filter(|record| record.name == *name).map(Record::record_type);
@@ -258,4 +311,8 @@ pub(crate) fn tlsa(owner: &str, [usage, selector, matching]: [u8; 3], data: &[u8
 pub(crate) fn alias(owner: &str, target: &str) -> Record {
     let target = target.parse().expect("a name");
     record(&owner.parse().expect("a name"), RData::CNAME(CNAME(target)))
+}
+
+pub(crate) fn address(owner: &str, address: Ipv4Addr) -> Record {
+    record(&owner.parse().expect("a name"), RData::A(A(address)))
 }
