@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/cryptanalysis/tests/properties/mod.rs"]
+#[path = "../../crates/lab/cryptanalysis/tests/properties/mod.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

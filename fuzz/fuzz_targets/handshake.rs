@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/handshake/tests/properties/mod.rs"]
+#[path = "../../crates/core/handshake/tests/properties/mod.rs"]
 #[allow(dead_code, reason = "each target calls one of the properties")]
 mod properties;
 

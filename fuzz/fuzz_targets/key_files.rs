@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/handshake/tests/key_files/mod.rs"]
+#[path = "../../crates/core/handshake/tests/key_files/mod.rs"]
 mod key_files;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -8,13 +8,13 @@
     reason = "only what parses is called, and nothing is public here"
 )]
 
-#[path = "../../crates/proxy/src/convert.rs"]
+#[path = "../../crates/edge/proxy/src/convert.rs"]
 mod convert;
-#[path = "../../crates/proxy/tests/properties/mod.rs"]
+#[path = "../../crates/edge/proxy/tests/properties/mod.rs"]
 mod properties;
-#[path = "../../crates/proxy/src/socks.rs"]
+#[path = "../../crates/edge/proxy/src/socks.rs"]
 mod socks;
-#[path = "../../crates/proxy/src/url.rs"]
+#[path = "../../crates/edge/proxy/src/url.rs"]
 mod url;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

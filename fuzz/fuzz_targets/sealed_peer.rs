@@ -3,15 +3,15 @@
 #![no_main]
 #![allow(dead_code, reason = "each target calls one of the properties")]
 
-#[path = "../../crates/mptcp/tests/properties/mod.rs"]
+#[path = "../../crates/core/mptcp/tests/properties/mod.rs"]
 mod properties;
-#[path = "../../crates/mptcp/tests/sealing/mod.rs"]
+#[path = "../../crates/core/mptcp/tests/sealing/mod.rs"]
 mod sealing;
-#[path = "../../crates/mptcp/tests/raw_peer/mod.rs"]
+#[path = "../../crates/core/mptcp/tests/raw_peer/mod.rs"]
 mod raw_peer;
-#[path = "../../crates/mptcp/tests/listener/mod.rs"]
+#[path = "../../crates/core/mptcp/tests/listener/mod.rs"]
 mod listener;
-#[path = "../../crates/mptcp/tests/world/mod.rs"]
+#[path = "../../crates/core/mptcp/tests/world/mod.rs"]
 mod world;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

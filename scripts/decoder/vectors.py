@@ -6,7 +6,7 @@ import pathlib
 
 from . import keys, negotiation, records
 
-ROOT = pathlib.Path(__file__).resolve().parents[2] / "crates"
+ROOT = pathlib.Path(__file__).resolve().parents[2] / "crates/core"
 SEALED = ROOT / "protect/tests/vectors"
 LIFE = SEALED / "life.json"
 MS = bytes(range(0x40, 0x60))
