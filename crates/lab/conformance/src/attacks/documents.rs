@@ -42,7 +42,11 @@ fn rust_text(path: &Path) -> String {
 /// The reason that a `cargo test` line names no existing test.
 fn test_is_missing(words: &[String]) -> Option<&'static str> {
     let Some(package) = behind(words, "-p") else { return Some("no package") };
-    let folder = root().join("crates").join(package.strip_prefix("plait-").unwrap_or(package));
+    let name = package.strip_prefix("plait-").unwrap_or(package);
+    let mut crates = ["core", "edge", "lab", "sim"]
+        .map(|folder| root().join("crates").join(folder).join(name))
+        .into_iter();
+    let Some(folder) = crates.find(|folder| folder.exists()) else { return Some("no such package") };
     let (text, named_by) = match behind(words, "--test") {
         Some(file) => {
             let tests = folder.join("tests");
