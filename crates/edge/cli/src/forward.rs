@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use plait_proxy::client::forward;
 use plait_proxy::convert::Destination;
+use plait_proxy::socket;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -97,7 +98,7 @@ async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, roo
             Ok((mut program, _)) => {
                 let (dial, to) = (dial.clone(), to.clone());
                 tokio::spawn(async move {
-                    let _ = program.set_nodelay(true);
+                    socket::prepare(&program);
                     serve_one(&mut program, to, &dial).await;
                     drop(place);
                 });

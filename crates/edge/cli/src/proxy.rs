@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use plait_keys::read_secret;
+use plait_proxy::socket;
 use plait_proxy::socks::Credentials;
 use plait_proxy::socks_server::serve_client;
 use tokio::net::{TcpListener, TcpStream};
@@ -112,7 +113,7 @@ impl Proxy {
 }
 
 async fn serve_one(client: TcpStream, dial: Arc<Dial>, credentials: Option<Credentials>) {
-    let _ = client.set_nodelay(true);
+    socket::prepare(&client);
     match serve_client(client, &*dial, credentials).await {
         Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
         Err(error) => tracing::info!(%error, "a connection has ended early"),

@@ -22,6 +22,7 @@ pub mod rules;
 #[cfg(target_os = "linux")]
 pub mod run;
 pub mod serve;
+pub mod socket;
 pub mod socks;
 pub mod socks_server;
 pub mod url;
