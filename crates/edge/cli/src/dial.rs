@@ -15,12 +15,14 @@ use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
 use plait_proxy::request::RequestError;
+use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::certificate::Authorities;
+use crate::half_closed::HalfClosed;
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
 use crate::running::{Listed, Progress, Running};
@@ -45,6 +47,8 @@ pub(crate) struct Towards {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     dead_after: Option<Duration>,
     #[command(flatten)]
+    half_closed: HalfClosed,
+    #[command(flatten)]
     authorities: Authorities,
     #[command(flatten)]
     pub(crate) options: Options,
@@ -55,6 +59,7 @@ pub(crate) struct Dial {
     line: Arc<Line>,
     reporter: Arc<Mutex<Reporter>>,
     watching: JoinHandle<()>,
+    silence: SilenceLimit,
     _control: Control,
     _firewall: Option<Opening>,
 }
@@ -152,6 +157,7 @@ impl Towards {
             line,
             reporter: Arc::new(Mutex::new(reporter)),
             watching,
+            silence: self.half_closed.limit(),
             _control: control,
             _firewall: firewall,
         })
@@ -336,6 +342,10 @@ impl Dialer for Dial {
         Ok(Watched { listed, stream, written, line, reporter: self.reporter.clone() })
     }
 
+    fn silence_limit(&self) -> SilenceLimit {
+        self.silence.clone()
+    }
+
     async fn delivered(&self, stream: &Watched) -> io::Result<()> {
         stream.stream.closed().await
     }
@@ -352,6 +362,14 @@ impl Dialer for Dial {
 impl Abort for Watched {
     fn abort(&mut self) {
         Stream::abort(&self.stream);
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.stream.acknowledged()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.stream.check()
     }
 }
 

@@ -19,6 +19,7 @@ mod dial;
 mod elsewhere;
 mod exit;
 mod forward;
+mod half_closed;
 mod key;
 mod key_log;
 #[cfg(target_os = "linux")]

@@ -2,13 +2,16 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::convert::{Destination, Instance};
 use crate::copying::{Broken, copy};
 use crate::relay::Abort;
 use crate::request::{Answer, RequestError, answer, ask};
+use crate::shared::Shared;
+use crate::silence::{Silence, SilenceLimit, Silent};
 
 /// Opens protected streams to the server.
 pub trait Dialer: Send + Sync + 'static {
@@ -26,6 +29,11 @@ pub trait Dialer: Send + Sync + 'static {
     /// Called when this instance of the server has answered the request on the stream with that number.
     fn answered(&self, _: u64, _: Option<Instance>) {}
 
+    /// The time limit for silence on connections of which one direction has ended; none by default.
+    fn silence_limit(&self) -> SilenceLimit {
+        SilenceLimit::new(None)
+    }
+
     /// Waits until both directions have ended and the server has everything.
     fn delivered(&self, stream: &Self::Stream) -> impl Future<Output = io::Result<()>> + Send;
 }
@@ -39,6 +47,17 @@ pub enum ForwardError {
     /// The server refused, or its stream broke.
     #[error(transparent)]
     Server(#[from] RequestError),
+    /// The server reset an answered connection, as it does for a destination that resets it.
+    #[error("the destination or the server has reset the connection: {0}")]
+    Reset(io::Error),
+    /// One direction has ended, and the other one was silent for too long.
+    #[error("{silent}")]
+    Silent {
+        /// The time limit.
+        silent: Silent,
+        /// Whether the program has got all data: it is not reset then, since it may still be reading.
+        is_complete: bool,
+    },
 }
 
 impl From<io::Error> for ForwardError {
@@ -108,7 +127,8 @@ where
     P: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let Opened { mut stream, first } = opened;
-    let joined = relay_both(program, &mut stream, async |_: &mut ReadHalf<&mut D::Stream>| Ok(first)).await;
+    let first = async |_: &Shared<'_, D::Stream>| Ok(first);
+    let joined = relay_both(program, &mut stream, first, &dialer.silence_limit()).await;
     finish(dialer, program, stream, joined).await
 }
 
@@ -129,12 +149,12 @@ where
     };
     let mut stream = asked.await.inspect_err(|_| program.abort())?;
     let number = dialer.number(&stream);
-    let answered = async |stream: &mut ReadHalf<&mut D::Stream>| {
-        let Answer { instance, first } = answer(stream).await?;
+    let answered = async |mut stream: &Shared<'_, D::Stream>| {
+        let Answer { instance, first } = answer(&mut stream).await?;
         dialer.answered(number, instance);
         Ok(first)
     };
-    let joined = relay_both(program, &mut stream, answered).await;
+    let joined = relay_both(program, &mut stream, answered, &dialer.silence_limit()).await;
     finish(dialer, program, stream, joined).await
 }
 
@@ -150,62 +170,115 @@ where
     P: Abort,
 {
     let joined = match joined {
-        Ok(bytes) => dialer.delivered(&stream).await.map(|()| bytes).map_err(ForwardError::from),
+        Ok(bytes) => dialer.delivered(&stream).await.map(|()| bytes).map_err(after_answer),
         Err(error) => {
             stream.abort();
             Err(error)
         }
     };
-    joined.inspect_err(|_| program.abort())
+    joined.inspect_err(|error| {
+        if !matches!(error, ForwardError::Silent { silent: _, is_complete: true }) {
+            program.abort();
+        }
+    })
+}
+
+/// The reason of the failure of a stream on which the server has answered.
+fn after_answer(error: io::Error) -> ForwardError {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset => ForwardError::Reset(error),
+        _ => error.into(),
+    }
 }
 
 /// Copies both ways; `begin` waits for the first message on the stream, and returns the program's bytes after it.
 async fn relay_both<P, S>(
     program: &mut P,
     stream: &mut S,
-    begin: impl AsyncFnOnce(&mut ReadHalf<&mut S>) -> Result<Vec<u8>, RequestError>,
+    begin: impl AsyncFnOnce(&Shared<'_, S>) -> Result<Vec<u8>, RequestError>,
+    limit: &SilenceLimit,
 ) -> Result<(u64, u64), ForwardError>
 where
-    P: AsyncRead + AsyncWrite + Unpin,
-    S: AsyncRead + AsyncWrite + Unpin,
+    P: AsyncRead + AsyncWrite + Abort + Unpin,
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    let (program_in, mut program_out) = tokio::io::split(program);
-    let (mut stream_in, mut stream_out) = tokio::io::split(stream);
+    let silence = Silence::new(limit);
+    let (is_answered, is_complete) = (AtomicBool::new(false), AtomicBool::new(false));
+    let broken = |error: io::Error| match is_answered.load(Ordering::Relaxed) {
+        true => after_answer(error),
+        false => error.into(),
+    };
+    let (program, stream) = (&Shared::new(program), &Shared::new(stream));
+    let (mut program_out, mut stream_out) = (program, stream);
     let upload = async {
-        let sent = match copy(program_in, &mut stream_out).await {
+        let sent = match copy(program, &mut stream_out, &silence).await {
             Ok(sent) => sent,
             Err(Broken::Reading(error)) => return Err(ForwardError::Program(error)),
-            Err(Broken::Writing(error)) => return Err(error.into()),
+            Err(Broken::Writing(error)) => return Err(broken(error)),
         };
-        stream_out.shutdown().await?;
+        stream_out.shutdown().await.map_err(broken)?;
+        silence.on_half_closed();
         Ok(sent)
     };
     let download = async {
-        let first = begin(&mut stream_in).await?;
+        let first = begin(stream).await?;
+        is_answered.store(true, Ordering::Relaxed);
         program_out.write_all(&first).await.map_err(ForwardError::Program)?;
-        let received = match copy(stream_in, &mut program_out).await {
+        let received = match copy(stream, &mut program_out, &silence).await {
             Ok(received) => received,
-            Err(Broken::Reading(error)) => return Err(error.into()),
+            Err(Broken::Reading(error)) => return Err(broken(error)),
             Err(Broken::Writing(error)) => return Err(ForwardError::Program(error)),
         };
         // A program that has ended by now has got everything.
         let _ = program_out.shutdown().await;
+        is_complete.store(true, Ordering::Relaxed);
+        silence.on_half_closed();
         Ok(received + first.len() as u64)
     };
-    tokio::try_join!(upload, download)
+    let check = || {
+        program.with(P::check).map_err(ForwardError::Program)?;
+        stream.with(S::check).map_err(broken)
+    };
+    tokio::select! {
+        biased;
+        joined = async { tokio::try_join!(upload, download) } => joined,
+        silent = silence.too_long(|| stream.with(S::acknowledged), check) => {
+            Err(ForwardError::Silent { silent: silent?, is_complete: is_complete.load(Ordering::Relaxed) })
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::convert::ErrorCode;
     use crate::request;
 
-    /// Every stream ends at a server that refuses, or that sends back what it gets.
+    /// Every stream ends at such a server.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Kind {
+        Refuses,
+        Echoes,
+        /// Accepts, and never sends a byte.
+        Listens,
+        /// Accepts and ends its direction at once.
+        Ends,
+    }
+
     struct Far {
-        refuses: bool,
+        kind: Kind,
+        limit: SilenceLimit,
+    }
+
+    impl Far {
+        fn new(kind: Kind) -> Self {
+            Self { kind, limit: SilenceLimit::new(Some(SilenceLimit::DEFAULT)) }
+        }
     }
 
     impl Dialer for Far {
@@ -213,19 +286,31 @@ mod tests {
 
         async fn dial(&self, _: &Destination) -> io::Result<DuplexStream> {
             let (near, mut far) = duplex(64 * 1024);
-            let refuses = self.refuses;
+            let kind = self.kind;
             tokio::spawn(async move {
                 let (_, first) = request::request(&mut far).await.expect("a stream").expect("a request");
-                if refuses {
+                if kind == Kind::Refuses {
                     return request::reply(&mut far, Err(ErrorCode::NotAuthorized)).await.expect("room");
                 }
                 request::reply(&mut far, Ok(None)).await.expect("room");
+                match kind {
+                    Kind::Refuses | Kind::Echoes => {}
+                    Kind::Listens => std::future::pending().await,
+                    Kind::Ends => {
+                        far.shutdown().await.expect("half-closed");
+                        std::future::pending::<()>().await;
+                    }
+                }
                 far.write_all(&first).await.expect("room");
                 let (mut read, mut write) = tokio::io::split(far);
                 tokio::io::copy(&mut read, &mut write).await.expect("copied");
                 write.shutdown().await.expect("closed");
             });
             Ok(near)
+        }
+
+        fn silence_limit(&self) -> SilenceLimit {
+            self.limit.clone()
         }
 
         async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
@@ -241,7 +326,7 @@ mod tests {
     async fn every_byte_comes_back_once_and_in_order_while_both_directions_flow() {
         let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_be_bytes).collect();
         let (mut near, program) = duplex(1000);
-        tokio::spawn(async move { forward(&Far { refuses: false }, &mut { program }, anywhere()).await });
+        tokio::spawn(async move { forward(&Far::new(Kind::Echoes), &mut { program }, anywhere()).await });
         let (mut read, mut write) = tokio::io::split(&mut near);
         let mut got = Vec::new();
         let writing = async {
@@ -255,9 +340,30 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_is_an_error_and_not_an_empty_answer() {
         let (near, mut program) = duplex(1000);
-        let error = forward(&Far { refuses: true }, &mut program, anywhere()).await.expect_err("refused");
+        let error = forward(&Far::new(Kind::Refuses), &mut program, anywhere()).await.expect_err("refused");
         let refused = ForwardError::Server(RequestError::Refused(ErrorCode::NotAuthorized));
         assert_eq!(error.to_string(), refused.to_string());
         drop(near);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_has_ended_and_gets_no_answer_is_reset_and_one_that_has_all_is_not() {
+        for (kind, ends, complete) in [(Kind::Listens, true, false), (Kind::Ends, false, true)] {
+            let (mut near, mut program) = duplex(1000);
+            if ends {
+                near.shutdown().await.expect("half-closed");
+            }
+            let begun = Instant::now();
+            let error = forward(&Far::new(kind), &mut program, anywhere()).await.expect_err("silence");
+            assert!(
+                begun.elapsed() < SilenceLimit::DEFAULT + Duration::from_secs(2),
+                "{:?}",
+                begun.elapsed()
+            );
+            let ForwardError::Silent { silent: Silent(after), is_complete } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((after, is_complete), (SilenceLimit::DEFAULT, complete));
+        }
     }
 }

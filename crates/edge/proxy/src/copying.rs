@@ -9,9 +9,11 @@ use std::pin::Pin;
 use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use plait_host::Pool;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use crate::silence::Silence;
 
 /// Bytes read at a time: a few super-segments.
 const BUFFER: usize = 256 * 1024;
@@ -46,19 +48,30 @@ enum Passed {
 }
 
 /// Copies until `from` has ended, which `to` is not told, and returns how many bytes that were. `to` has to take what is written
-/// without being flushed, as sockets do.
+/// without being flushed, as sockets do. `silence` is told of each movement.
 pub(crate) async fn copy(
     mut from: impl AsyncRead + Unpin,
     to: &mut (impl AsyncWrite + Unpin),
+    silence: &Silence,
 ) -> Result<u64, Broken> {
     let mut copied = 0;
     loop {
         match poll_fn(|context| poll_pass(&BUFFERS, context, Pin::new(&mut from), Pin::new(&mut *to))).await?
         {
             Passed::End => return Ok(copied),
-            Passed::All(len) => copied += len as u64,
-            Passed::Some(len, rest) => {
-                to.write_all(&rest).await.map_err(Broken::Writing)?;
+            Passed::All(len) => {
+                silence.on_moved();
+                copied += len as u64;
+            }
+            Passed::Some(len, mut rest) => {
+                silence.on_moved();
+                while !rest.is_empty() {
+                    match to.write(&rest).await.map_err(Broken::Writing)? {
+                        0 => return Err(Broken::Writing(ErrorKind::WriteZero.into())),
+                        written => rest.advance(written),
+                    }
+                    silence.on_moved();
+                }
                 copied += len as u64;
             }
         }
@@ -97,6 +110,11 @@ mod tests {
     use tokio::io::{AsyncReadExt, duplex};
 
     use super::*;
+    use crate::silence::SilenceLimit;
+
+    fn unlimited() -> Silence {
+        Silence::new(&SilenceLimit::new(None))
+    }
 
     fn numbers(len: usize) -> Vec<u8> {
         (0..len).map(|i| (i % 251) as u8).collect()
@@ -109,7 +127,7 @@ mod tests {
             let sent = numbers(len);
             let (mut near, mut far) = duplex(fits);
             let copying = async {
-                let copied = copy(&sent[..], &mut near).await.expect("open");
+                let copied = copy(&sent[..], &mut near, &unlimited()).await.expect("open");
                 near.shutdown().await.expect("open");
                 copied
             };
@@ -154,8 +172,8 @@ mod tests {
     async fn it_is_told_which_end_has_failed() {
         let (mut near, far) = duplex(10);
         drop(far);
-        assert!(matches!(copy(&[1][..], &mut near).await, Err(Broken::Writing(_))));
+        assert!(matches!(copy(&[1][..], &mut near, &unlimited()).await, Err(Broken::Writing(_))));
         let failing = Reader { room: std::ptr::null_mut(), fails: true };
-        assert!(matches!(copy(failing, &mut Vec::new()).await, Err(Broken::Reading(_))));
+        assert!(matches!(copy(failing, &mut Vec::new(), &unlimited()).await, Err(Broken::Reading(_))));
     }
 }

@@ -22,6 +22,8 @@ pub mod rules;
 #[cfg(target_os = "linux")]
 pub mod run;
 pub mod serve;
+mod shared;
+pub mod silence;
 pub mod socket;
 pub mod socks;
 pub mod socks_server;

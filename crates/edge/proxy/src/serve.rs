@@ -13,6 +13,7 @@ use crate::destination::{Unreached, connect, resolve, resolve_service};
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
+use crate::silence::SilenceLimit;
 
 /// Time limit for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,6 +45,8 @@ pub struct Client<'a> {
     pub own_rules: Option<&'a [Rule]>,
     /// Called when the destination of the client is known.
     pub heard: &'a (dyn Fn(&str) + Sync),
+    /// The time limit for silence once one direction has ended.
+    pub silence: &'a SilenceLimit,
 }
 
 /// The end of a stream, for the log.
@@ -117,7 +120,7 @@ where
             match found {
                 Ok(mut target) => {
                     request::reply(stream, Ok(client.instance)).await?;
-                    finish(destination.to_string(), stream, &mut target, first).await
+                    finish(destination.to_string(), (stream, &mut target), first, client.silence).await
                 }
                 Err(unreached) => {
                     request::reply(stream, Err(unreached.code())).await?;
@@ -156,7 +159,7 @@ where
             if is_asking {
                 request::reply(stream, Ok(client.instance)).await?;
             }
-            finish(to.to_owned(), stream, &mut target, first).await
+            finish(to.to_owned(), (stream, &mut target), first, client.silence).await
         }
         Err(unreached) => {
             if is_asking {
@@ -209,9 +212,9 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
 /// Joins both; the bytes that the client has already sent go first.
 async fn finish<S>(
     destination: String,
-    stream: &mut S,
-    target: &mut TcpStream,
+    (stream, target): (&mut S, &mut TcpStream),
     first: Vec<u8>,
+    silence: &SilenceLimit,
 ) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
@@ -220,7 +223,7 @@ where
     let before = first.len() as u64;
     // A connection may be open for days.
     drop(first);
-    let (received, sent) = relay(stream, target).await?;
+    let (received, sent) = relay(stream, target, silence).await?;
     Ok(Outcome::Complete { destination, received: received + before, sent })
 }
 
@@ -241,15 +244,19 @@ pub fn first_nameserver(resolv_conf: &str) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use tokio::io::{AsyncReadExt, duplex};
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::request::{Answer, RequestError, answer, ask};
 
+    static UNLIMITED: LazyLock<SilenceLimit> = LazyLock::new(|| SilenceLimit::new(None));
+
     /// A client without an identity.
     fn any_client(own_rules: Option<&[Rule]>) -> Client<'_> {
-        Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {} }
+        Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {}, silence: &UNLIMITED }
     }
 
     /// A server that sends back what it gets, in capitals.

@@ -6,9 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::client::{Dialer, Opened, open};
+use crate::client::{Dialer, ForwardError, join, open};
 use crate::convert::Destination;
-use crate::relay::relay;
 use crate::request::RequestError;
 use crate::socks::{Conversation, Credentials, Reply, Step, reply};
 
@@ -26,18 +25,17 @@ pub async fn serve_client<D: Dialer>(
     mut client: TcpStream,
     dialer: &D,
     required: Option<Credentials>,
-) -> Result<(u64, u64), RequestError> {
+) -> Result<(u64, u64), ForwardError> {
     let talked = timeout(TALK_TIMEOUT, talk(&mut client, required)).await;
     let Some((to, first)) = talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
         return Ok((0, 0));
     };
     // A client waits for the reply before it sends, so the server's answer is waited for as well.
     match open(dialer, to, &first).await {
-        Ok(Opened { mut stream, first: early }) => {
-            client.write_all(&reply(Reply::Succeeded)).await?;
-            client.write_all(&early).await?;
-            let (sent, received) = relay(&mut client, &mut stream).await?;
-            Ok((sent + first.len() as u64, received + early.len() as u64))
+        Ok(opened) => {
+            client.write_all(&reply(Reply::Succeeded)).await.map_err(ForwardError::Program)?;
+            let (sent, received) = join(dialer, &mut client, opened).await?;
+            Ok((sent + first.len() as u64, received))
         }
         Err(error) => {
             let code = match &error {
@@ -47,7 +45,7 @@ pub async fn serve_client<D: Dialer>(
             };
             client.write_all(&reply(code)).await?;
             client.shutdown().await?;
-            Err(error)
+            Err(error.into())
         }
     }
 }

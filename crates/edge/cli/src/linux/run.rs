@@ -13,12 +13,14 @@ use anyhow::Context;
 use clap::Args;
 use nix::unistd::{Uid, User};
 use plait::Carriers;
-use plait_proxy::client::{self, ForwardError};
+use plait_proxy::client::{self, Dialer as _, ForwardError};
 use plait_proxy::convert::Destination;
 use plait_proxy::dns;
 use plait_proxy::relay::{Abort, relay};
 use plait_proxy::request::RequestError;
 use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
+use plait_proxy::silence::SilenceLimit;
+use plait_proxy::socket;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -216,12 +218,12 @@ async fn carry(
     dial: Arc<Dial>,
     direct: Arc<[Prefix]>,
 ) {
-    let _ = program.set_nodelay(true);
+    socket::prepare(&program);
     let result = match reached {
         Some(Reached::Server(opened)) => client::join(&*dial, &mut program, *opened).await,
-        Some(Reached::Directly(target)) => relay_directly(&mut program, target).await,
+        Some(Reached::Directly(target)) => relay_directly(&mut program, target, &dial.silence_limit()).await,
         None if direct.iter().any(|prefix| prefix.contains(to.ip())) => match dial_directly(to).await {
-            Ok(target) => relay_directly(&mut program, target).await,
+            Ok(target) => relay_directly(&mut program, target, &dial.silence_limit()).await,
             Err(error) => {
                 program.abort();
                 Err(error)
@@ -234,6 +236,11 @@ async fn carry(
         Err(ForwardError::Program(error)) => {
             tracing::debug!(%to, %error, "the program has ended a connection");
         }
+        Err(ForwardError::Reset(error)) => tracing::debug!(%to, %error, "a connection was reset"),
+        Err(error @ ForwardError::Silent { .. }) => {
+            tracing::info!("a half-closed connection of the program was reset: {error}");
+            tracing::debug!(%to, "it went there");
+        }
         Err(ForwardError::Server(error)) => {
             tracing::warn!("a connection of the program was reset: {error}");
             tracing::debug!(%to, "it was to go there");
@@ -244,11 +251,17 @@ async fn carry(
 /// A connection without protection, as --direct wants it.
 pub(crate) async fn dial_directly(to: SocketAddr) -> Result<TcpStream, ForwardError> {
     let refused = |error: io::Error| RequestError::Refused(plait_proxy::destination::code_of(&error));
-    TcpStream::connect(to).await.map_err(|error| refused(error).into())
+    let target = TcpStream::connect(to).await.map_err(refused)?;
+    socket::prepare(&target);
+    Ok(target)
 }
 
-async fn relay_directly(program: &mut TcpStream, mut target: TcpStream) -> Result<(u64, u64), ForwardError> {
-    relay(program, &mut target).await.map_err(ForwardError::Program)
+async fn relay_directly(
+    program: &mut TcpStream,
+    mut target: TcpStream,
+    silence: &SilenceLimit,
+) -> Result<(u64, u64), ForwardError> {
+    relay(program, &mut target, silence).await.map_err(ForwardError::Program)
 }
 
 /// Data that the program wrote before its end is still delivered, as long as it progresses within `patience`; a signal ends the

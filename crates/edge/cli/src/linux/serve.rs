@@ -13,12 +13,14 @@ use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Instance;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Client, Outcome, Service, first_nameserver, serve};
+use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
+use crate::half_closed::HalfClosed;
 use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
@@ -31,8 +33,8 @@ use crate::server_identity::shown_by;
 use crate::status::Reporter;
 use crate::{exit, output, protection, session};
 
-/// How long connections may go on after the signal to stop.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long the silence of a half-closed connection may last after the signal to stop.
+const LAST_SILENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION, group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
@@ -64,6 +66,11 @@ pub(crate) struct Serve {
     /// Most client connections at a time, as far as the limit of open files allows; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
+    /// After SIGTERM, give connections so many seconds to end.
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    drain: u32,
+    #[command(flatten)]
+    half_closed: HalfClosed,
     #[command(flatten)]
     certificate: OwnCertificate,
     #[command(flatten)]
@@ -89,6 +96,9 @@ struct Shared {
     strangers: Repeated,
     running: Running,
     instance: Instance,
+    silence: SilenceLimit,
+    /// How long connections may go on after the signal to stop.
+    farewell: Duration,
 }
 
 impl Serve {
@@ -137,7 +147,10 @@ impl Serve {
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
-        let shared = Arc::new(Shared { host, service, at, door, reporter, strangers, running, instance });
+        let (silence, farewell) = (self.half_closed.limit(), Duration::from_secs(self.drain.into()));
+        let shared =
+            Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
+        let shared = Arc::new(shared);
         accept_until(stopped, (listener, control), &shared).await
     }
 
@@ -225,9 +238,10 @@ async fn accept_until(
     drop(listener);
     control.release();
     tracing::info!(connections = flows.len(), "stopping");
+    shared.silence.lower(LAST_SILENCE);
     // A second signal ends this wait too.
     tokio::select! {
-        _ = timeout(FAREWELL, async { while flows.join_next().await.is_some() {} }) => {}
+        _ = timeout(shared.farewell, async { while flows.join_next().await.is_some() {} }) => {}
         _ = exit::stopped() => {}
     }
     flows.shutdown().await;
@@ -265,6 +279,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         instance: Some(shared.instance),
         own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
         heard: &|destination| listed.goes_to(destination),
+        silence: &shared.silence,
     };
     let outcome = serve(&mut stream, &shared.service, as_seen).await;
     let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
