@@ -93,6 +93,22 @@ fn a_running_plait_tells_what_it_does_without_having_been_told_to() {
     let ours = ours.unwrap_or_else(|| panic!("{json}"));
     assert!(ours["started"].as_str().expect("a time").ends_with('Z') && ours["schema"] == 1, "{json}");
 
+    // A subflow that has ended is not counted as open.
+    let open = || {
+        let said = plait(&world, &["status", "--json", &pid]).stdout;
+        let json: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        let connections = json["plaits"][0]["connections"].as_array().expect("a list").clone();
+        let ours = connections.into_iter().find(|one| one["destination"] == format!("{SERVER}:7010"));
+        let ours = ours.unwrap_or_else(|| panic!("{json}"));
+        let of_wan2 = |path: &&serde_json::Value| path["name"] == "wan2" && path["subflows"] != 0;
+        let path = ours["paths"].as_array().expect("a list").iter().find(of_wan2).cloned();
+        path.map(|path| path["subflows_open"].as_u64().expect("a number"))
+    };
+    until("a subflow", || open() == Some(1));
+    world.client.ip("link set wan2 down").expect("it is there");
+    until("its end", || open() == Some(0));
+    world.client.ip("link set wan2 up").expect("it is there");
+
     // The same by the path of another command, which changes something.
     assert_eq!(said(&plait(&world, &["path", "--pid", &pid, "wan2=untrusted,backup"])).lines().count(), 2);
     let paths: serde_json::Value =

@@ -123,6 +123,8 @@ pub(super) struct PathReport {
     pub(super) up: bool,
     /// All that there were.
     pub(super) subflows: u64,
+    /// Those that have not ended.
+    pub(super) subflows_open: u64,
     /// Payload sent for the first time on this path, reinjections included.
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
@@ -194,6 +196,8 @@ pub(super) struct SubflowReport {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) usable: bool,
+    /// How it has ended; `null` while it is open.
+    pub(super) end: Option<&'static str>,
     pub(super) backup: bool,
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
@@ -351,6 +355,7 @@ impl PathReport {
             report.share = part(carried(own), totals.iter().map(carried).sum());
         }
         for subflow in subflows.iter().filter(|subflow| (subflow.device(), subflow.carrier()) == key) {
+            report.subflows_open += u64::from(subflow.end().is_none());
             report.rtt_ms = smaller(report.rtt_ms, subflow.round_trip_time());
             report.min_rtt_ms = smaller(report.min_rtt_ms, subflow.min_round_trip_time());
         }
@@ -368,6 +373,7 @@ impl From<&Subflow> for SubflowReport {
             local: subflow.stack_addr(),
             remote: subflow.peer_addr(),
             usable: subflow.is_usable(),
+            end: subflow.end(),
             backup: subflow.is_backup(),
             bytes_sent: subflow.bytes_sent(),
             bytes_received: subflow.bytes_received(),

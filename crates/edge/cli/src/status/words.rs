@@ -120,11 +120,15 @@ impl PathReport {
             (true, true) => "backup",
             (true, false) => "up",
         };
+        let subflows = match (self.subflows_open, self.subflows) {
+            (open, all) if open == all => all.to_string(),
+            (open, all) => format!("{open} of {all}"),
+        };
         [
             self.name.clone(),
             self.carrier.clone(),
             state.to_owned(),
-            self.subflows.to_string(),
+            subflows,
             amount(self.bytes_sent),
             amount(self.bytes_received),
             format!("{:.0}%", self.share * 100.0),
@@ -187,6 +191,14 @@ mod tests {
         let explanation = Some("the peer fell back".to_owned());
         let text = Report { version: None, explanation, ..report() }.words();
         assert!(text.contains("plain TCP: the peer fell back"), "{text}");
+    }
+
+    #[test]
+    fn subflows_that_have_ended_do_not_count_as_open() {
+        let of = |name, subflows_open| PathReport { subflows: 14, subflows_open, ..path(name) };
+        let text = Report { paths: vec![of("eth0", 1), of("wlan0", 14)], ..report() }.words();
+        assert!(text.contains("eth0   udp      up     1 of 14 "), "{text}");
+        assert!(text.contains("wlan0  udp      up     14 "), "{text}");
     }
 
     #[test]
