@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 
 use plait_base::{Instant, PathId};
 use plait_endpoint::ConnectionId;
@@ -11,6 +12,7 @@ use plait_mptcp::{
 
 use crate::carriers::{CarrierKind, PathCarriers};
 use crate::shared::{Phase, State};
+use crate::stack_address::device_address;
 
 /// The error inside [`io::Error::get_ref`] of a failed connection.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,6 +33,9 @@ pub struct Failure {
 pub struct FailedAttempt {
     /// The device of its path; `None` if the path is gone.
     pub device: Option<String>,
+    /// The address of the device, of the family of the attempt; `None` if it has none any more. The stack's own address, which is in the
+    /// status, says nothing to people.
+    pub own: Option<IpAddr>,
     /// The carrier of its segments.
     pub carrier: CarrierKind,
     /// Its result.
@@ -135,6 +140,7 @@ fn failed(attempts: &[AttemptStatus], paths: &Paths, carriers: &PathCarriers) ->
     let device = |attempt: &AttemptStatus| paths.get(attempt.path).map(|path| path.name.clone());
     let failed = |attempt: &AttemptStatus| FailedAttempt {
         device: device(attempt),
+        own: paths.get(attempt.path).and_then(|path| device_address(path, attempt.remote.ip())),
         carrier: carriers.of(attempt.path),
         status: attempt.clone(),
     };
@@ -164,11 +170,12 @@ const GONE: &str = "a path that is gone";
 
 impl fmt::Display for FailedAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, carrier, status } = self;
+        let Self { device, own, carrier, status } = self;
         let device = device.as_deref().unwrap_or(GONE);
-        let AttemptStatus { local, remote, stage, began, .. } = status;
+        let AttemptStatus { remote, stage, began, .. } = status;
+        let own = own.map_or("no address".to_owned(), |own| own.to_string());
         let over = carrier.suffix();
-        write!(f, "{device}{over}: {local} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
+        write!(f, "{device}{over}: {own} to {remote}, after {} ms: {stage}; {status}", began.as_millis())
     }
 }
 

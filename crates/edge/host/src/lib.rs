@@ -84,5 +84,6 @@ pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};
 pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
+pub use stack_address::device_address;
 pub use stream::{AbortOnDrop, Monitor, ReadHalf, Stream, WriteHalf};
 pub use sys::{LOOPBACK, default_devices, device_with, shared_networks};

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plait_base::PathId;
+use plait_mptcp::Path;
 
 /// The last /24 for benchmarks (RFC 2544).
 pub(crate) const V4: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 0);
@@ -22,6 +23,15 @@ pub(crate) fn v4(path: PathId) -> Ipv4Addr {
 pub(crate) fn v6(path: PathId) -> Ipv6Addr {
     let [a, b, c, d, ..] = V6.segments();
     Ipv6Addr::new(a, b, c, d, 0, 0, 0, path.0.into())
+}
+
+/// The address of the device of a path, of the family of `like`: other hosts know no address of the stack.
+#[must_use]
+pub fn device_address(path: &Path, like: IpAddr) -> Option<IpAddr> {
+    match like {
+        IpAddr::V4(_) => path.public_v4.map(IpAddr::V4),
+        IpAddr::V6(_) => path.public_v6.map(IpAddr::V6),
+    }
 }
 
 /// Whether an address is one of them: no packet from a network may have it.

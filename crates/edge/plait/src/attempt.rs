@@ -1,10 +1,10 @@
 //! The attempts to open a connection.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ::plait_host::{AttemptOutcome, AttemptStage, AttemptStatus, FailedAttempt};
+use ::plait_host::{AttemptOutcome, AttemptStage, AttemptStatus, FailedAttempt, Path, device_address};
 
 use crate::Carrier;
 
@@ -15,6 +15,8 @@ use crate::Carrier;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     device: Option<String>,
+    /// The address of the device.
+    own: Option<IpAddr>,
     carrier: Carrier,
     status: AttemptStatus,
 }
@@ -70,8 +72,10 @@ impl fmt::Display for Obstacle {
 }
 
 impl Attempt {
-    pub(crate) fn new(device: Option<String>, carrier: Carrier, status: &AttemptStatus) -> Self {
-        Self { device, carrier, status: status.clone() }
+    /// An attempt over this path, unless the host no longer has it.
+    pub(crate) fn new(path: Option<&Path>, carrier: Carrier, status: &AttemptStatus) -> Self {
+        let own = path.and_then(|path| device_address(path, status.remote.ip()));
+        Self { device: path.map(|path| path.name.clone()), own, carrier, status: status.clone() }
     }
 
     /// The device of its path; `None` if the host no longer has that path.
@@ -86,10 +90,11 @@ impl Attempt {
         self.carrier
     }
 
-    /// Our end of its first subflow, an address of the stack itself; port 0 if there was no subflow.
+    /// Our end of its first subflow: the address of the device, or of the stack itself if the device has none any more; port 0 if there
+    /// was no subflow. Over UDP the port on the network is another.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.status.local
+        SocketAddr::new(self.own.unwrap_or(self.status.local.ip()), self.status.local.port())
     }
 
     /// The peer's end.
@@ -183,14 +188,14 @@ impl Attempt {
 }
 
 impl From<&FailedAttempt> for Attempt {
-    fn from(FailedAttempt { device, carrier, status }: &FailedAttempt) -> Self {
-        Self::new(device.clone(), *carrier, status)
+    fn from(FailedAttempt { device, own, carrier, status }: &FailedAttempt) -> Self {
+        Self { device: device.clone(), own: *own, carrier: *carrier, status: status.clone() }
     }
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, carrier, status } = self.clone();
-        FailedAttempt { device, carrier, status }.fmt(f)
+        let Self { device, own, carrier, status } = self.clone();
+        FailedAttempt { device, own, carrier, status }.fmt(f)
     }
 }

@@ -170,9 +170,9 @@ impl Status {
     /// The result of each attempt to open the connection, if we opened it, in the order of their start.
     #[must_use]
     pub fn attempts(&self) -> Vec<Attempt> {
-        let device = |id| self.paths.iter().find(|path| path.id == id).map(|path| path.name.clone());
+        let path = |id| self.paths.iter().find(|path| path.id == id);
         let attempt =
-            |status: &AttemptStatus| Attempt::new(device(status.path), self.carriers.of(status.path), status);
+            |status: &AttemptStatus| Attempt::new(path(status.path), self.carriers.of(status.path), status);
         self.status.attempts.iter().map(attempt).collect()
     }
 

@@ -1,9 +1,9 @@
 //! The subflows of a connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::plait_host::{Closed, Path, PathCarriers, PeerSyn, Seen, SubflowStatus};
+use ::plait_host::{Closed, Path, PathCarriers, PeerSyn, Seen, SubflowStatus, device_address};
 
 use crate::Carrier;
 
@@ -52,10 +52,7 @@ impl Subflow {
     pub(crate) fn new(subflow: &SubflowStatus, paths: &[Path], carriers: &PathCarriers) -> Self {
         let path = paths.iter().find(|path| path.id == subflow.path);
         // The stack's own addresses are private: what others see is the device's.
-        let public = path.and_then(|path| match subflow.tuple.local.ip() {
-            IpAddr::V4(_) => path.public_v4.map(IpAddr::V4),
-            IpAddr::V6(_) => path.public_v6.map(IpAddr::V6),
-        });
+        let public = path.and_then(|path| device_address(path, subflow.tuple.local.ip()));
         let local = SocketAddr::new(public.unwrap_or(subflow.tuple.local.ip()), subflow.tuple.local.port());
         let device = path.map_or_else(String::new, |path| path.name.clone());
         Self { subflow: subflow.clone(), device, carrier: carriers.of(subflow.path), local }
