@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::over_tun::OverTun;
 use crate::path::{NumberedPath, PathSpec};
 use crate::ranges::{MAX_PATHS, Ranges};
-use crate::sys::{LOOPBACK, Network, Tun};
+use crate::sys::{LOOPBACK, Network, SourceCheck, Tun};
 use crate::udp::{OverUdp, Udp};
 use crate::wake::Wake;
 use crate::without_tun::PlainNetwork;
@@ -125,7 +125,11 @@ impl Carriers {
             let specs = setup.specs.iter();
             specs.filter(move |spec| self.over(spec.device()).contains(&kind))
         };
-        match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges)) {
+        let source_check = match self {
+            Self::Auto | Self::Udp => SourceCheck::Loosened,
+            Self::Tcp => SourceCheck::AsItIs,
+        };
+        match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges, source_check)) {
             Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
                 info!(%error, "TCP is not available: UDP only");
                 open.tcp_missing = Some(error.to_string());
@@ -137,9 +141,9 @@ impl Carriers {
     }
 }
 
-fn over_tun(paths: &[NumberedPath], ranges: &Ranges) -> Result<Opened, Error> {
+fn over_tun(paths: &[NumberedPath], ranges: &Ranges, source_check: SourceCheck) -> Result<Opened, Error> {
     let tun = Arc::new(Tun::create()?);
-    let network = Network::prepare(tun.clone(), paths, ranges)?;
+    let network = Network::prepare(tun.clone(), paths, ranges, source_check)?;
     Ok(Opened { carrier: Box::new(OverTun::new(tun)), paths: Box::new(network) })
 }
 

@@ -4,7 +4,7 @@ mod judging;
 mod measuring;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -14,12 +14,13 @@ use crate::attempt::Attempt;
 use crate::connecting::ConnectOptions;
 use crate::error::Error;
 use crate::host::{Host, HostBuilder};
+use crate::networks::path_obstacles;
 use crate::path::Path;
 use crate::protection::Protection;
 use crate::remote::Remote;
 use crate::status::Peer;
 use crate::stream::Stream;
-use crate::{Carrier, Carriers};
+use crate::{Carrier, Carriers, PathObstacle};
 
 /// How long a way may take to open a connection.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -47,6 +48,8 @@ const REFUSAL: Duration = Duration::from_millis(100);
 #[must_use = "nothing happens before it is run"]
 pub struct Check {
     remote: Remote,
+    /// An address of the server, once it is known.
+    towards: Option<IpAddr>,
     protection: Protection,
     base: HostBuilder,
     paths: Vec<Path>,
@@ -186,6 +189,7 @@ impl Check {
     pub fn new(remote: impl Into<Remote>, protection: impl Into<Protection>) -> Self {
         Self {
             remote: remote.into(),
+            towards: None,
             protection: protection.into(),
             base: Host::builder(),
             paths: Vec::new(),
@@ -230,12 +234,13 @@ impl Check {
     /// The server has no address, or there is no path to try. The failure of a path is in its report.
     pub async fn run(self) -> Result<Vec<WayReport>, Error> {
         let addresses = self.remote.resolve().await?;
+        let towards = addresses.first().map(SocketAddr::ip);
         let paths = match &self.paths[..] {
-            [] => Path::defaults(addresses.first().map(SocketAddr::ip), self.carriers)?,
+            [] => Path::defaults(towards, self.carriers)?,
             paths => paths.to_vec(),
         };
         let remote = self.remote.clone().at(addresses);
-        let check = Self { remote, ..self };
+        let check = Self { remote, towards, ..self };
         let mut running = JoinSet::new();
         for (index, path) in paths.into_iter().enumerate() {
             let check = check.clone();
@@ -258,7 +263,11 @@ impl Check {
     async fn path_alone(&self, path: Path) -> Vec<WayReport> {
         let mut reports = Vec::new();
         for &carrier in self.carriers.over(path.device()) {
-            reports.push(self.way(path.clone(), carrier).await);
+            let mut report = self.way(path.clone(), carrier).await;
+            if report.verdict != Verdict::Usable {
+                report.name_obstacles(self.towards);
+            }
+            reports.push(report);
         }
         reports
     }
@@ -325,6 +334,19 @@ impl Check {
             Err(error) if error.kind() == crate::ErrorKind::Refused => Some(judging::PlainAnswer::Refused),
             Err(_) => None,
         }
+    }
+}
+
+impl WayReport {
+    /// Adds the obstacles on this machine to the explanation.
+    fn name_obstacles(&mut self, towards: Option<IpAddr>) {
+        // Without them the verdict stands all the same.
+        let obstacles = path_obstacles(std::slice::from_ref(&self.device), towards).unwrap_or_default();
+        let concerns = |obstacle: &&PathObstacle| {
+            self.carrier == Carrier::Udp || !matches!(obstacle, PathObstacle::StrictSourceCheck { .. })
+        };
+        let words: Vec<String> = obstacles.iter().filter(concerns).map(ToString::to_string).collect();
+        self.reason = std::iter::once(self.reason.clone()).chain(words).collect::<Vec<_>>().join("\n");
     }
 }
 

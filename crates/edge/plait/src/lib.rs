@@ -98,7 +98,7 @@ mod subflow;
 mod trust;
 
 pub use crate::host::{Host, HostBuilder};
-pub use ::plait_host::{CarrierKind as Carrier, Carriers, CongestionControl, Scheduler};
+pub use ::plait_host::{CarrierKind as Carrier, Carriers, CongestionControl, PathObstacle, Scheduler};
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
 pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};
@@ -114,7 +114,7 @@ pub use identity::{Identity, Origin};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use names::Names;
-pub use networks::{SharedAddress, SharedNetwork, shared_networks};
+pub use networks::{SharedAddress, SharedNetwork, path_obstacles, shared_networks};
 pub use path::{Path, PathControl, PathState, TrustLevel};
 pub use path_totals::PathTotals;
 pub use plait_handshake::{

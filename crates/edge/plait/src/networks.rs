@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ::plait_host::{Path, PathClass};
+use ::plait_host::{Path, PathClass, PathObstacle};
 
 use crate::check::WayReport;
 use crate::error::Error;
@@ -39,6 +39,15 @@ pub(crate) struct Devices {
 /// `ip` is missing or too old.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     Ok(::plait_host::shared_networks(devices)?.into_iter().map(SharedNetwork).collect())
+}
+
+/// Returns the obstacles on this machine of packets over these devices to `towards`; with `None`, beyond their default routes. Takes some
+/// tens of milliseconds. On systems other than Linux nothing is known.
+///
+/// # Errors
+/// `ip` is missing or too old.
+pub fn path_obstacles(devices: &[String], towards: Option<IpAddr>) -> Result<Vec<PathObstacle>, Error> {
+    Ok(::plait_host::path_obstacles(devices, towards)?)
 }
 
 impl SharedNetwork {

@@ -7,7 +7,8 @@ mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plait_wire::Trust;
 
@@ -17,11 +18,11 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Uplinks,
-    Watched, connected, fault_of, force_buffers, is_about_another, is_refusal, listening, next_error,
-    since_boot,
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, SourceCheck, Translations,
+    Tun, Uplinks, Watched, connected, fault_of, force_buffers, is_about_another, is_refusal, listening,
+    next_error, since_boot, strict_source_check,
 };
-pub use system::{LOOPBACK, default_devices, device_with, shared_networks};
+pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, shared_networks};
 
 /// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
 /// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times
@@ -38,12 +39,14 @@ pub(crate) struct Received {
 }
 
 /// The properties of the device of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Device {
-    /// The address that others reach it at.
+    /// The address for what begins.
     pub(crate) v4: Option<Ipv4Addr>,
     /// The same for IPv6.
     pub(crate) v6: Option<Ipv6Addr>,
+    /// All addresses that what runs may keep.
+    pub(crate) valid: BTreeSet<IpAddr>,
     pub(crate) mtu: u32,
     /// Switched on and with a carrier.
     pub(crate) is_up: bool,

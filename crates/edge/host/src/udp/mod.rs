@@ -90,8 +90,10 @@ struct Opened {
 pub(crate) struct Place {
     pub(crate) path: PathId,
     pub(crate) device: String,
-    /// The addresses of the device.
+    /// The addresses of the device for new sockets, by family.
     pub(crate) own: [Option<IpAddr>; 2],
+    /// All its addresses: a socket stays as long as its own is one of them.
+    pub(crate) valid: BTreeSet<IpAddr>,
 }
 
 impl Place {
@@ -257,7 +259,7 @@ impl Table {
         let Self { places, sockets, .. } = &*self;
         let is_at_home = |number: &u64| {
             let Some(socket) = sockets.get(number) else { return false };
-            places.iter().any(|place| place.path == socket.path && place.own.contains(&Some(socket.own)))
+            places.iter().any(|place| place.path == socket.path && place.valid.contains(&socket.own))
         };
         let listening: Vec<_> =
             self.listening.iter().filter(|(_, number)| !is_at_home(number)).map(|(at, _)| *at).collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::path::PathSpec;
+use crate::path_obstacle::PathObstacle;
 use crate::shared_networks::{SharedNetwork, SharedNetworks};
 use crate::sys::Device;
 
@@ -54,11 +55,14 @@ impl Snapshot {
 
     /// Returns the properties of a path: its name is its only address, and it is up as long as this host has that.
     pub(crate) fn device(&self, name: &str) -> Device {
-        match name.parse().ok().filter(|address| is_ours(*address)) {
-            Some(IpAddr::V4(v4)) => Device { v4: Some(v4), v6: None, mtu: MTU, is_up: true },
-            Some(IpAddr::V6(v6)) => Device { v4: None, v6: Some(v6), mtu: MTU, is_up: true },
-            None => Device::default(),
-        }
+        let Some(own) = name.parse().ok().filter(|address| is_ours(*address)) else {
+            return Device::default();
+        };
+        let (v4, v6) = match own {
+            IpAddr::V4(v4) => (Some(v4), None),
+            IpAddr::V6(v6) => (None, Some(v6)),
+        };
+        Device { v4, v6, valid: [own].into(), mtu: MTU, is_up: true }
     }
 }
 
@@ -85,6 +89,19 @@ pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
 /// None.
 pub fn shared_networks(_devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     Ok(Vec::new())
+}
+
+/// Returns nothing: this system is not asked for its routes.
+///
+/// # Errors
+/// None.
+pub fn path_obstacles(_devices: &[String], _towards: Option<IpAddr>) -> Result<Vec<PathObstacle>, Error> {
+    Ok(Vec::new())
+}
+
+/// Nothing is known about such a check.
+pub(crate) fn strict_source_check(_path: &str, _own: Ipv4Addr, _towards: Option<Ipv4Addr>) -> Option<String> {
+    None
 }
 
 fn is_ours(address: IpAddr) -> bool {

@@ -10,15 +10,15 @@ mod time;
 mod waiting;
 mod without;
 
-pub(crate) use self::addresses::{Snapshot, Uplinks};
-pub use self::addresses::{default_devices, device_with, shared_networks};
+pub(crate) use self::addresses::{Snapshot, Uplinks, strict_source_check};
+pub use self::addresses::{default_devices, device_with, path_obstacles, shared_networks};
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
 };
 pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
-pub(crate) use self::without::{Network, Translations, Tun};
+pub(crate) use self::without::{Network, SourceCheck, Translations, Tun};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = false;

@@ -63,12 +63,26 @@ impl Translations {
     }
 }
 
+/// The use of the devices by a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SourceCheck {
+    /// Datagrams arrive on them, too.
+    Loosened,
+    /// Only segments over TCP arrive.
+    AsItIs,
+}
+
 /// The network around it.
 #[derive(Debug)]
 pub(crate) enum Network {}
 
 impl Network {
-    pub(crate) fn prepare(tun: Arc<Tun>, _paths: &[NumberedPath], _ranges: &Ranges) -> Result<Self, Error> {
+    pub(crate) fn prepare(
+        tun: Arc<Tun>,
+        _paths: &[NumberedPath],
+        _ranges: &Ranges,
+        _source_check: SourceCheck,
+    ) -> Result<Self, Error> {
         match *tun {}
     }
 

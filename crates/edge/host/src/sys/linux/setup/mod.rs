@@ -10,11 +10,14 @@
 mod addresses;
 mod command;
 mod guard;
+mod links;
 mod nat;
 mod neighbours;
 mod ports;
 mod routes;
+mod routing_tables;
 mod snapshot;
+mod source_check;
 mod sysctl;
 mod tunnels;
 mod uplinks;
@@ -30,10 +33,10 @@ use tracing::{debug, info, warn};
 use self::addresses::Subnets;
 use self::command::{run, try_run};
 use self::guard::{Closed, Guard};
+use self::links::Link;
 use self::nat::{Nat, Translation};
 use self::ports::PortReservation;
 use self::routes::{Entrance, PathTable};
-use self::snapshot::Link;
 use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::carrier::path_mtu;
@@ -44,6 +47,8 @@ use crate::shared_networks::SharedNetwork;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
 pub(crate) use self::snapshot::Snapshot;
+pub use self::source_check::path_obstacles;
+pub(crate) use self::source_check::{SourceCheck, strict_source_check};
 pub(crate) use self::uplinks::Uplinks;
 
 /// Packets that wait for the driver: as many wire segments as two megabytes, for senders with unmerged segments. The kernel's
@@ -64,6 +69,7 @@ pub(crate) struct Network {
     guard: Guard,
     /// Whether all devices forward, by family, because of other programs.
     router: [bool; 2],
+    source_check: SourceCheck,
     entrance: Option<Entrance>,
     nat: Option<Nat>,
     paths: Vec<ConfiguredPath>,
@@ -83,7 +89,12 @@ struct ConfiguredPath {
 
 impl Network {
     /// Configures the network for a TUN device that is still down. It is closed with the network.
-    pub(crate) fn prepare(tun: Arc<Tun>, paths: &[NumberedPath], ranges: &Ranges) -> Result<Self, Error> {
+    pub(crate) fn prepare(
+        tun: Arc<Tun>,
+        paths: &[NumberedPath],
+        ranges: &Ranges,
+        source_check: SourceCheck,
+    ) -> Result<Self, Error> {
         let device = tun.name().to_owned();
         let number = number_of(&device).ok_or(Error::NoFreeRange)?;
         let journal = Journal::open()?;
@@ -101,6 +112,7 @@ impl Network {
             journal,
             guard: Guard::default(),
             router: [false; 2],
+            source_check,
             entrance: None,
             nat: None,
             paths: Vec::new(),
@@ -188,6 +200,17 @@ impl Network {
         self.open(&settings)
     }
 
+    /// Lets answers to datagrams of the paths arrive, if the paths have datagrams.
+    fn loosen_source_checks(&self, snapshot: &Snapshot) {
+        let devices = self.paths.iter().map(|path| path.spec.device());
+        match self.source_check {
+            SourceCheck::Loosened => {
+                source_check::loosen(&self.journal, devices.filter(|device| snapshot.link(device).is_some()))
+            }
+            SourceCheck::AsItIs => {}
+        }
+    }
+
     /// Switches these settings on, after the guard has closed what they open.
     fn open(&mut self, settings: &[String]) -> Result<(), Error> {
         let Self { journal, guard, .. } = self;
@@ -212,7 +235,8 @@ impl Network {
 
     fn translation(&self, path: &ConfiguredPath) -> Translation {
         let device = path.spec.device().to_owned();
-        Translation { device, v4: self.subnets.stack_v4(path.index), v6: self.subnets.stack_v6(path.index) }
+        let (v4, v6) = (self.subnets.stack_v4(path.index), self.subnets.stack_v6(path.index));
+        Translation { device, v4, v6, deprecated: None }
     }
 
     /// The kernel's addresses on the TUN device: errors about what cannot be routed come from there.
@@ -232,6 +256,7 @@ impl Network {
     pub(crate) fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
         // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
+        self.loosen_source_checks(snapshot);
         let forwarded = self.forward_paths(snapshot);
         drop(turn);
         if *snapshot == self.snapshot {
@@ -243,6 +268,12 @@ impl Network {
                 path.table.refresh(snapshot);
             }
             let device = path.spec.device();
+            if let Some(nat) = &mut self.nat {
+                let deprecated = snapshot.link(device).and_then(Link::deprecated_v6);
+                if let Err(error) = nat.set_deprecated(device, deprecated) {
+                    warn!(%error, device, "the device's deprecated address of IPv6 is not used over TCP");
+                }
+            }
             let state = path_state(path, &self.subnets, snapshot);
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path");

@@ -29,6 +29,8 @@ pub(super) struct Translation {
     pub(super) device: String,
     pub(super) v4: Ipv4Addr,
     pub(super) v6: Ipv6Addr,
+    /// The address to translate to, if all that the device has are deprecated: the kernel would take a preferred one of another device.
+    pub(super) deprecated: Option<Ipv6Addr>,
 }
 
 impl Nat {
@@ -78,6 +80,23 @@ impl Nat {
         try_run("nft", &format!("delete element inet {} listening {{ {port} }}", self.table));
     }
 
+    /// Translates what begins on the path of `device` to this deprecated address from now on, or as the kernel chooses. In one transaction.
+    pub(super) fn set_deprecated(&mut self, device: &str, address: Option<Ipv6Addr>) -> Result<(), Error> {
+        let table = &self.table;
+        let known = self.paths.iter_mut().find(|path| path.device == device);
+        let Some(path) = known.filter(|path| path.deprecated != address) else { return Ok(()) };
+        let mut script = String::new();
+        if path.deprecated.is_some() {
+            let _ = writeln!(script, "delete element inet {table} deprecated {{ {} }}", path.v6);
+        }
+        if let Some(address) = address {
+            let _ = writeln!(script, "add element inet {table} deprecated {{ {} : {address} }}", path.v6);
+        }
+        // What cannot be put now is in the table when it is put again.
+        path.deprecated = address;
+        run_with_input("nft", "-f -", &script).map(drop)
+    }
+
     pub(super) fn remove(&self) {
         try_run("nft", &format!("delete table inet {}", self.table));
     }
@@ -88,6 +107,8 @@ impl Nat {
         let tun = format!("{NAME_PREFIX}{number}");
         let Rules { stray, arriving, own, leaving } = self.rules();
         let (listening, opened) = (elements(listening), elements(opened));
+        let deprecated = |path: &Translation| Some(format!("{} : {}", path.v6, path.deprecated?));
+        let deprecated = elements(&self.paths.iter().filter_map(deprecated).collect::<BTreeSet<String>>());
         // Destination addresses change before routing (-100), source addresses after it (100); what still has a
         // private source then (300) could not be translated: no answer would arrive. What has a private destination before
         // (-110) was sent by a neighbour that knows our addresses.
@@ -98,6 +119,7 @@ delete table inet {table}
 table inet {table} {{
  set listening {{ type inet_service;{listening} }}
  set opened {{ type inet_service; flags dynamic,timeout; timeout {OPENED_TIMEOUT}; size 65535;{opened} }}
+ map deprecated {{ type ipv6_addr : ipv6_addr;{deprecated} }}
  chain stray {{
   type filter hook prerouting priority -110; policy accept;
   ip daddr {v4} iifname != \"{tun}\" drop
@@ -136,7 +158,7 @@ table inet {table} {{
             let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
             let _ = writeln!(own, "  ip6 daddr != ::1 {own_port} dnat ip6 to {v6}");
         }
-        for Translation { device, v4, v6 } in &self.paths {
+        for Translation { device, v4, v6, deprecated: _ } in &self.paths {
             let ours = format!("iifname \"{device}\" fib daddr type local");
             // Chains of type nat do not see packets that connection tracking calls invalid. The host's own TCP would answer them
             // with a reset of an unknown connection; the stack answers as RFC 9293 and RFC 5961 say.
@@ -151,6 +173,10 @@ table inet {table} {{
                 let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
             }
             let _ = writeln!(leaving, "  ip saddr {v4} oifname \"{device}\" masquerade");
+            let _ = writeln!(
+                leaving,
+                "  ip6 saddr {v6} oifname \"{device}\" snat ip6 to ip6 saddr map @deprecated"
+            );
             let _ = writeln!(leaving, "  ip6 saddr {v6} oifname \"{device}\" masquerade");
         }
         rules
@@ -193,12 +219,12 @@ fn list(table: &str) -> Result<String, Error> {
 }
 
 /// The initial elements of a set.
-fn elements(ports: &BTreeSet<u16>) -> String {
-    if ports.is_empty() {
+fn elements(all: &BTreeSet<impl ToString>) -> String {
+    if all.is_empty() {
         return String::new();
     }
-    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-    format!(" elements = {{ {} }}", ports.join(", "))
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    format!(" elements = {{ {} }}", all.join(", "))
 }
 
 #[cfg(test)]
@@ -221,11 +247,13 @@ mod tests {
                 device: device.to_owned(),
                 v4: subnets.stack_v4(path),
                 v6: subnets.stack_v6(path),
+                deprecated: (path == 1).then_some("2001:db8::9".parse().expect("an address")),
             })
             .collect();
         let text = text(2, subnets, paths);
         assert!(text.contains("ip saddr 198.18.2.10 oifname \"eth0\" masquerade"), "{text}");
         assert!(text.contains("ip saddr 198.18.2.11 oifname \"wlan0\" masquerade"), "{text}");
+        assert!(text.contains("elements = { fd70:6c61:6974:2::b : 2001:db8::9 }"), "{text}");
         assert!(text.contains("ip saddr 198.18.2.0/24 oifname != \"plait2\" drop"), "{text}");
         assert!(text.contains("set listening { type inet_service; elements = { 443, 7443 } }"), "{text}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ const NO_WAY_OUT: &str = "unreachable default metric 4294967294";
 pub(super) struct PathTable {
     device: String,
     number: u32,
-    /// Routes in it, by family, so that routes missing in the main table can be removed.
+    /// Routes in it, by family, so that routes that are gone elsewhere can be removed.
     installed: [BTreeSet<String>; 2],
 }
 
@@ -55,7 +55,7 @@ impl PathTable {
         Ok(Self { device: device.to_owned(), number, installed: Default::default() })
     }
 
-    /// Copies the routes of the main table over the device into the table. Routes that vanished with their
+    /// Copies the routes over the device into the table, whichever table they are in. Routes that vanished with their
     /// device are added when it returns; a route that stays is never absent in between.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot) {
         let number = self.number;
@@ -138,6 +138,11 @@ pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Erro
     Ok(())
 }
 
+/// Whether this is the number of a table of ours.
+pub(super) fn is_table_of_a_path(table: &str) -> bool {
+    table.parse().is_ok_and(|number: u32| number.checked_sub(TABLES).is_some_and(|offset| offset < 1 << 16))
+}
+
 fn remove_table(family: Family, number: u32) {
     let script = format!("rule delete preference {PREFERENCE} lookup {number}\nroute flush table {number}\n");
     // -force: the table goes where the rule has gone already.
@@ -149,6 +154,12 @@ fn remove_table(family: Family, number: u32) {
 /// The device of packets to `address`.
 pub(super) fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
     let routes: Vec<Towards> = ip_json(&format!("route get {address}"))?;
+    Ok(routes.into_iter().find_map(|route| route.dev))
+}
+
+/// The device of packets from `own` to `address`.
+pub(super) fn device_from(own: Ipv4Addr, address: Ipv4Addr) -> Result<Option<String>, Error> {
+    let routes: Vec<Towards> = ip_json(&format!("route get {address} from {own}"))?;
     Ok(routes.into_iter().find_map(|route| route.dev))
 }
 

@@ -18,8 +18,9 @@ use plait_mptcp::PathClass;
 use tracing::{debug, warn};
 
 use self::uplink::{Gateway, Uplink};
+use super::links::Link;
 use super::neighbours::Neighbours;
-use super::snapshot::{Link, Snapshot};
+use super::snapshot::Snapshot;
 use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::path::PathSpec;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::super::addresses::Prefix;
+use super::super::links::Link;
 use super::super::neighbours::Neighbours;
-use super::super::snapshot::{Link, Snapshot};
+use super::super::snapshot::Snapshot;
 use super::super::tunnels::Tunnels;
 use crate::shared_networks::CommonPoint;
 

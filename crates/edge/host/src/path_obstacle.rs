@@ -1,0 +1,101 @@
+//! Obstacles to the packets of a path on this machine.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// An obstacle to the packets of a path on this machine, from its routes and settings.
+///
+/// Its text is for people, and names the fix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PathObstacle {
+    /// The kernel drops answers that arrive on the device, because its route to the peer leads over another one. Over TCP the routes of
+    /// plait are asked, and nothing is dropped.
+    StrictSourceCheck {
+        /// The device.
+        device: String,
+        /// The setting of the kernel that is 1, as `sysctl` names it.
+        setting: String,
+    },
+    /// The device has an address, and no route over it.
+    NoWayOut {
+        /// The device.
+        device: String,
+        /// The destination; `None`: there is no default route over the device.
+        towards: Option<IpAddr>,
+    },
+}
+
+impl PathObstacle {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        match self {
+            Self::StrictSourceCheck { device, .. } | Self::NoWayOut { device, .. } => device,
+        }
+    }
+
+    /// The explanation.
+    #[must_use]
+    pub fn why(&self) -> String {
+        match self {
+            Self::StrictSourceCheck { device, setting } => format!(
+                "{setting} is 1: the kernel drops answers over UDP that arrive on {device}, because its route leads over another device"
+            ),
+            Self::NoWayOut { device, towards: Some(address) } => {
+                format!("{device} has an address, and no routing table has a route over it to {address}")
+            }
+            Self::NoWayOut { device, towards: None } => {
+                format!("{device} has an address, and no routing table has a default route over it")
+            }
+        }
+    }
+
+    /// The fix.
+    #[must_use]
+    pub fn fix(&self) -> String {
+        match self {
+            // The larger of the values for the device and for all counts.
+            Self::StrictSourceCheck { device, .. } => {
+                format!(
+                    "sysctl -w {}=2 (as root, plait does that by itself if it uses TCP, too)",
+                    sysctl_name(device)
+                )
+            }
+            Self::NoWayOut { device, .. } => {
+                format!("ip route add default via GATEWAY dev {device} metric 1000, or in a table of its own")
+            }
+        }
+    }
+}
+
+impl fmt::Display for PathObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  fix: {}", self.why(), self.fix())
+    }
+}
+
+/// The name of the check of sources of a device, or of `all`, for `sysctl`, which takes the dots in the name of a device for separators.
+pub(crate) fn sysctl_name(device: &str) -> String {
+    if device.contains('.') {
+        format!("net/ipv4/conf/{device}/rp_filter")
+    } else {
+        format!("net.ipv4.conf.{device}.rp_filter")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fix_is_for_the_device_and_in_a_form_that_sysctl_reads() {
+        let strict = |device: &str| PathObstacle::StrictSourceCheck {
+            device: device.to_owned(),
+            setting: sysctl_name("all"),
+        };
+        assert!(strict("wan2").why().starts_with("net.ipv4.conf.all.rp_filter is 1"));
+        assert!(strict("wan2").fix().starts_with("sysctl -w net.ipv4.conf.wan2.rp_filter=2 "));
+        assert!(strict("eth0.7").fix().starts_with("sysctl -w net/ipv4/conf/eth0.7/rp_filter=2 "));
+    }
+}
