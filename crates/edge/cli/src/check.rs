@@ -1,7 +1,6 @@
 //! `plait check`, and `plait doctor --server`: what each path and carrier lets through to a server.
 
 use std::fmt::{self, Write as _};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,8 +38,8 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Trial {
     /// A device to try (repeatable) [default: the devices of the default routes].
-    #[arg(short, long = "path", value_name = "DEV", requires = "server")]
-    paths: Vec<Path>,
+    #[arg(short, long = "path", value_name = "DEV")]
+    pub(crate) paths: Vec<Path>,
     /// Carrier to try: tcp, udp, or auto for both.
     #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = named::<Carriers>, env = "PLAIT_CARRIER")]
     carrier: Carriers,
@@ -62,7 +61,7 @@ pub(crate) struct Trial {
     keys: Option<PathBuf>,
     /// Take the private addresses of the stack from this network, a /16 of IPv4 or a /48 of IPv6 (repeatable).
     #[arg(long = "range", value_name = "NETWORK", requires = "server")]
-    ranges: Vec<IpAddr>,
+    ranges: Vec<std::net::IpAddr>,
 }
 
 /// No path to the server can be used. Its text gives the reason of each.

@@ -2,17 +2,18 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use plait::{Carriers, Path};
 use plait_console::exit::in_a_line;
 use plait_proxy::url::ServerUrl;
 use serde_json::{Value, json};
 
 use crate::check::{Report, Trial};
 use crate::exit;
-use crate::linux::prerequisite::{Check, MissingPrerequisite};
+use crate::linux::prerequisite::{self, Check, MissingPrerequisite};
 use crate::output;
 use crate::status::SCHEMA;
 
-/// Report missing prerequisites and the fix of each; with --server also what each path lets through to it, as `plait check` does.
+/// Report missing prerequisites, obstacles of the paths, and the fix of each; with --server also what each path lets through to it, as `plait check` does.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_DOCTOR)]
 pub(crate) struct Doctor {
@@ -66,6 +67,15 @@ impl Doctor {
         }
     }
 
+    /// The devices of the paths that were named, or those of the default routes.
+    fn devices(&self) -> anyhow::Result<Vec<String>> {
+        let paths = match &self.trial.paths[..] {
+            [] => Path::defaults(None, Carriers::Tcp)?,
+            paths => paths.to_vec(),
+        };
+        Ok(paths.iter().map(|path| path.device().to_owned()).collect())
+    }
+
     /// Returns the report for programs, and the first required prerequisite that is missing. Results for people are printed as they
     /// come.
     fn check_machine(&self) -> anyhow::Result<(Vec<Value>, Option<MissingPrerequisite>)> {
@@ -81,6 +91,12 @@ impl Doctor {
             if let (Err(missing), true, None) = (outcome, check.is_required(), &first) {
                 first = Some(missing);
             }
+        }
+        let paths = prerequisite::paths(self.devices().map_err(|error| in_a_line(&error)));
+        if self.json {
+            checks.push(prerequisite::json_of_paths(&paths));
+        } else {
+            write(&format!("{}\n", prerequisite::line_of_paths(&paths)))?;
         }
         Ok((checks, first))
     }

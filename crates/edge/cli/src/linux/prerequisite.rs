@@ -93,22 +93,63 @@ impl Check {
 
 impl Check {
     /// The same for programs.
-    pub(crate) fn json(self, outcome: &Result<String, MissingPrerequisite>) -> serde_json::Value {
-        let mut value = serde_json::json!({
-            "name": self.name(),
-            "ok": outcome.is_ok(),
-            "required": self.is_required(),
-            "needed_by": self.needed_by(),
-        });
-        match outcome {
-            Ok(found) => value["found"] = found.as_str().into(),
-            Err(missing) => {
-                value["why"] = missing.why.as_str().into();
-                value["fix"] = missing.fix.as_str().into();
-            }
-        }
-        value
+    pub(crate) fn json(self, outcome: &Outcome) -> serde_json::Value {
+        json_of(self.name(), self.is_required(), self.needed_by(), outcome)
     }
+}
+
+/// What a check has found, or what is missing.
+type Outcome = Result<String, MissingPrerequisite>;
+
+fn json_of(name: &str, is_required: bool, needed_by: &str, outcome: &Outcome) -> serde_json::Value {
+    let mut value = serde_json::json!({
+        "name": name,
+        "ok": outcome.is_ok(),
+        "required": is_required,
+        "needed_by": needed_by,
+    });
+    match outcome {
+        Ok(found) => value["found"] = found.as_str().into(),
+        Err(missing) => {
+            value["why"] = missing.why.as_str().into();
+            value["fix"] = missing.fix.as_str().into();
+        }
+    }
+    value
+}
+
+/// The name of the check of the paths, and the commands that need it.
+const PATHS: [&str; 2] = ["paths", "connections over several paths"];
+
+/// Whether an obstacle on this machine stops the packets of these paths.
+pub(crate) fn paths(devices: Result<Vec<String>, String>) -> Outcome {
+    let found = devices.and_then(|devices| {
+        let obstacles = plait::path_obstacles(&devices, None).map_err(|error| error.to_string())?;
+        Ok((devices, obstacles))
+    });
+    let missing = |why: String, fix: String| Err(MissingPrerequisite::named(PATHS[0], (why, fix.into())));
+    match found {
+        Ok((devices, obstacles)) if obstacles.is_empty() => {
+            Ok(format!("nothing on this machine stops {}", devices.join(", ")))
+        }
+        Ok((_, obstacles)) => {
+            let all = |text: fn(&plait::PathObstacle) -> String| {
+                obstacles.iter().map(text).collect::<Vec<_>>().join("; ")
+            };
+            missing(all(plait::PathObstacle::why), all(plait::PathObstacle::fix))
+        }
+        Err(why) => missing(why, "name the devices to use with --path".to_owned()),
+    }
+}
+
+/// The line of `plait doctor` about the paths.
+pub(crate) fn line_of_paths(outcome: &Outcome) -> String {
+    prerequisite::line(PATHS[0], PATHS[1], outcome)
+}
+
+/// The same for programs.
+pub(crate) fn json_of_paths(outcome: &Outcome) -> serde_json::Value {
+    json_of(PATHS[0], false, PATHS[1], outcome)
 }
 
 impl Options {

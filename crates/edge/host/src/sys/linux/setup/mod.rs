@@ -203,10 +203,9 @@ impl Network {
     /// Lets answers to datagrams of the paths arrive, if the paths have datagrams.
     fn loosen_source_checks(&self, snapshot: &Snapshot) {
         let devices = self.paths.iter().map(|path| path.spec.device());
+        let present = devices.filter(|device| snapshot.link(device).is_some());
         match self.source_check {
-            SourceCheck::Loosened => {
-                source_check::loosen(&self.journal, devices.filter(|device| snapshot.link(device).is_some()))
-            }
+            SourceCheck::Loosened => source_check::loosen(&self.journal, present),
             SourceCheck::AsItIs => {}
         }
     }
