@@ -61,6 +61,16 @@ fn a_strict_check_of_sources_is_named_with_the_setting_and_the_device_and_the_fi
     let (_, text) = plait(&world, &connect);
     assert!(text.contains(&format!("{} is 1: ", SETTINGS[0])) && text.contains(fix), "{text}");
 
+    // What a host sends to itself is not checked.
+    let mut command = Command::new(PLAIT);
+    command
+        .args(["listen", "5000", "--path", "lo", "--carrier", "udp"])
+        .env("PLAIT_KEYS", world.file("keys"));
+    let mut listen = world.start(&world.client, "listen", command);
+    listen.wait_for_line("listening on port", TIMEOUT).expect("it does");
+    assert!(!listen.errors().contains("rp_filter"), "{}", listen.errors());
+    listen.stop(TIMEOUT).expect("it ends");
+
     world.client.run("sysctl", fix.strip_prefix("sysctl ").expect("it is one")).expect("root");
     let (code, text) = plait(&world, &check);
     assert!(

@@ -17,6 +17,7 @@ use super::snapshot::{Family, Snapshot};
 use super::sysctl::Journal;
 use crate::error::Error;
 use crate::path_obstacle::{PathObstacle, sysctl_name};
+use crate::sys::LOOPBACK;
 
 const STRICT: &str = "1";
 const LOOSE: &str = "2";
@@ -63,7 +64,8 @@ pub(crate) fn strict_source_check(device: &str, own: Ipv4Addr, towards: Option<I
         let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
         Some(text.trim().to_owned())
     };
-    let by = strict_by(device, value)?;
+    // What a host sends to itself is not checked.
+    let by = strict_by(device, value).filter(|_| device != LOOPBACK)?;
     // Without a route the check fails, too.
     let back = device_from(own, towards.unwrap_or(SOMEWHERE)).unwrap_or_default();
     (back.as_deref() != Some(device)).then(|| sysctl_name(by))
