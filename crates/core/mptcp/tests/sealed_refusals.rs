@@ -113,3 +113,24 @@ fn the_one_that_may_have_a_connection_has_it() {
     sealing::both_ways(&mut world, 5000);
     assert_eq!(world.sides[SERVER].host.claims, 1);
 }
+
+/// The refused opener ignores that, and keeps its attempt open as long as it can.
+#[test]
+fn an_opener_that_is_refused_learns_no_address_of_the_listener() {
+    for (client, expected) in [(2, false), (1, true)] {
+        let mut world = world(client, RefusalReason::NotAuthorized, Link::default());
+        world.send(CLIENT, &pattern(500, 1)).connect();
+        world.wait(30);
+        // A path of the listener comes up.
+        let now = world.now;
+        let side = &mut world.sides[SERVER];
+        side.host.paths.insert(world::path(3, SERVER));
+        let connection = side.connection.as_mut().expect("it is open");
+        connection.handle_paths(now, &mut side.host);
+        let announced = address(3, SERVER);
+        world.wait(200);
+        let is_announced =
+            world.sides[SERVER].connection.as_ref().is_some_and(|one| one.has_announced(announced));
+        assert_eq!(is_announced, expected, "{client}");
+    }
+}

@@ -28,10 +28,12 @@ impl Connection {
         self.paths.is_announced(own)
     }
 
+    /// Whether the peer may learn our addresses. A listener with sealed connections tells them to an opener that it has taken, and not to
+    /// one that it refuses or has not judged yet.
     fn may_announce(&self) -> bool {
         let confirmed = match self.role {
             Role::Active => self.protection.is_confirmed(),
-            Role::Passive => true,
+            Role::Passive => self.protection.sealed().is_none() || self.protection.is_settled(),
         };
         self.config.announce && confirmed && self.mode() == Mode::Multipath && !self.closing.is_over()
     }

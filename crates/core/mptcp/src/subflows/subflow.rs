@@ -56,9 +56,12 @@ impl Subflow {
     }
 
     /// Returns the opener's number for its path, if both ends know it. An attacker cannot choose it: the handshake crosses path 0, and an
-    /// exchange transmits the others sealed.
+    /// exchange transmits the others sealed. In an exchange 0 also stands for a path that does not count as another one, so it is no number.
     pub(crate) fn path_number(&self) -> Option<PathNumber> {
-        self.state.sealed().path_number().or(self.state.is_first().then_some(PathNumber::HANDSHAKE))
+        match self.state.is_first() {
+            true => Some(PathNumber::HANDSHAKE),
+            false => self.state.sealed().path_number().filter(|number| *number != PathNumber::HANDSHAKE),
+        }
     }
 
     /// Whether it carries bytes that the peer has not acknowledged.

@@ -18,17 +18,18 @@ impl PathNumbers {
         Self(vec![vec![first]])
     }
 
-    /// Returns the opener's number for one of its devices. A device near that of the handshake has its number. Another keeps the number
-    /// that it has, or gets that of a device of the same network: so no change of the networks gives one device two numbers that count.
+    /// Returns the opener's number for one of its devices. A device near that of the handshake has its number. A new one gets the number of
+    /// a device of the same network. One that has a number, and is now in the network of a device with another one, has that of the
+    /// handshake for as long: so neither two devices of one network nor one device over time count as two paths.
     pub(super) fn number(&mut self, device: PathId, paths: &Paths) -> PathNumber {
         let is_near = |known: &Vec<PathId>| known.iter().any(|other| paths.is_same_network(*other, device));
         let near = self.0.iter().position(is_near);
         let own = self.0.iter().position(|known| known.contains(&device));
         let number = match (near, own) {
-            (Some(0), _) => 0,
-            (_, Some(own)) => own,
-            (Some(near), None) => near,
-            (None, None) => self.0.len(),
+            (Some(near), Some(own)) if near != own => 0,
+            (Some(near), _) => near,
+            // A device is in its own network.
+            (None, own) => own.unwrap_or(self.0.len()),
         };
         match self.0.get_mut(number) {
             Some(_) if own.is_some() => {}
@@ -78,7 +79,7 @@ mod tests {
     fn no_change_of_the_networks_gives_a_device_two_numbers_that_count() {
         let mut known = PathNumbers::new(PathId(0));
         assert_eq!(numbers(&mut known, &[None, None, None]), [0, 1, 2]);
-        assert_eq!(numbers(&mut known, &[None, Some(1), Some(1)]), [0, 1, 2], "each keeps its number");
+        assert_eq!(numbers(&mut known, &[None, Some(1), Some(1)]), [0, 1, 0], "the second of one network");
         assert_eq!(numbers(&mut known, &[Some(1), Some(1), Some(1)]), [0, 0, 0], "none of them counts");
         assert_eq!(numbers(&mut known, &[None, None, None]), [0, 1, 2]);
         let mut known = PathNumbers::new(PathId(0));
