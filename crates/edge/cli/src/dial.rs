@@ -26,12 +26,13 @@ use crate::half_closed::HalfClosed;
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
 use crate::running::{Listed, Progress, Running};
+use crate::server_addresses::ServerAddresses;
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
-use crate::{exit, output, protection, server_watch, session};
+use crate::{exit, output, protection, server_addresses, server_watch, session};
 
 /// The server of `run`, `proxy` and `forward`.
 #[derive(Debug, Args)]
@@ -58,7 +59,7 @@ pub(crate) struct Towards {
 pub(crate) struct Dial {
     line: Arc<Line>,
     reporter: Arc<Mutex<Reporter>>,
-    watching: JoinHandle<()>,
+    watching: [JoinHandle<()>; 2],
     silence: SilenceLimit,
     _control: Control,
     _firewall: Option<Opening>,
@@ -69,10 +70,9 @@ pub(crate) struct Line {
     /// The name of the server for people.
     pub(crate) name: String,
     pub(crate) running: Running,
-    host: Host,
+    pub(crate) host: Host,
+    pub(crate) addresses: ServerAddresses,
     protection: Protection,
-    remote: Remote,
-    peer: Option<SocketAddr>,
     /// The identity in the first answer, if it is proved.
     server: Peer,
     limit: Duration,
@@ -123,7 +123,7 @@ impl Towards {
         }
         let remote = self.remote().at(addresses.iter().copied());
         let within = ConnectOptions::new().within(self.connect_timeout);
-        let server = match host.connect_with(remote.clone(), protection.clone(), &within).await {
+        let server = match host.connect_with(remote, protection.clone(), &within).await {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
                 if protection::is_sealed(&self.options) {
@@ -144,15 +144,17 @@ impl Towards {
             name,
             running,
             host,
+            addresses: ServerAddresses::new(self.remote(), addresses),
             protection,
-            remote,
-            peer: addresses.first().copied(),
             server,
             limit: self.connect_timeout,
             moved: AtomicU64::new(0),
             written: Mutex::default(),
         });
-        let watching = tokio::spawn(server_watch::watch(line.clone(), self.dead_after));
+        let watching = [
+            tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
+            tokio::spawn(server_addresses::follow(line.clone())),
+        ];
         Ok(Dial {
             line,
             reporter: Arc::new(Mutex::new(reporter)),
@@ -276,14 +278,14 @@ impl Dial {
 
 impl Drop for Dial {
     fn drop(&mut self) {
-        // The task holds the host, which ends with its last holder.
-        self.watching.abort();
+        // The tasks hold the host, which ends with its last holder.
+        self.watching.iter().for_each(JoinHandle::abort);
     }
 }
 
 impl Line {
     async fn open(&self) -> io::Result<Stream> {
-        self.open_at(self.remote.clone()).await
+        self.addresses.try_each(|remote| self.open_at(remote)).await
     }
 
     async fn open_at(&self, remote: Remote) -> io::Result<Stream> {
@@ -298,7 +300,7 @@ impl Line {
             return None;
         }
         let asked = timeout(limit, async {
-            let mut stream = self.open_at(self.remote.clone().at([address])).await?;
+            let mut stream = self.open_at(self.addresses.at([address])).await?;
             if *stream.peer_identity() != self.server {
                 return Ok(None);
             }
@@ -333,7 +335,7 @@ impl Dialer for Dial {
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
         let line = self.line.clone();
         let stream = line.open().await?;
-        let listed = line.running.list(stream.monitor(), line.peer);
+        let listed = line.running.list(stream.monitor(), line.addresses.peer());
         listed.goes_to(&to.to_string());
         let written = Arc::<AtomicU64>::default();
         let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);

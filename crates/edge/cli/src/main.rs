@@ -32,6 +32,7 @@ mod proxy;
 mod running;
 mod runtime;
 mod scrambling;
+mod server_addresses;
 mod server_identity;
 mod server_watch;
 mod session;

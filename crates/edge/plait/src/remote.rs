@@ -64,6 +64,12 @@ impl Remote {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
+    /// Whether it is looked up by a name: it is not an address, and [`Remote::at`] has given none.
+    #[must_use]
+    pub fn is_name(&self) -> bool {
+        self.basis() != NameBasis::Given
+    }
+
     /// `HOST:PORT`.
     pub(crate) fn authority(&self) -> String {
         self.authority.clone()
@@ -197,6 +203,7 @@ mod tests {
         ] {
             assert_eq!(remote.host(), host);
             assert!(remote.authority().ends_with(":7443"));
+            assert_eq!(remote.is_name(), host.starts_with("gw"));
         }
     }
 

@@ -1,0 +1,140 @@
+//! Servers whose name moves to another address. Needs root.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use plait_lab::Program;
+use support::{PLAIT, SERVER, TIMEOUT, World};
+
+/// The name of the server, in the hosts file that the client's programs see.
+const GATEWAY: &str = "gw.example.test";
+/// Addresses of the server, one on each path.
+const FIRST: &str = "10.77.1.2";
+const SECOND: &str = "10.77.2.2";
+
+/// The name is now at this address, or at none.
+fn name_is_at(world: &World, address: Option<&str>) {
+    let line = address.map_or_else(String::new, |address| format!("{address} {GATEWAY}\n"));
+    fs::write(world.file("hosts"), format!("127.0.0.1 localhost\n{line}")).expect("written");
+}
+
+/// The server is not heard of at this address any more.
+fn fall_silent(world: &World, address: &str) {
+    for rule in [
+        "add table ip silence".to_owned(),
+        "add chain ip silence pre { type filter hook prerouting priority -400 ; }".to_owned(),
+        format!("add rule ip silence pre ip daddr {address} drop"),
+    ] {
+        world.server.run("nft", &rule).expect("nft");
+    }
+}
+
+/// Starts this command of `plait` on the client's host, which finds the server by its name.
+fn start(world: &World, command: &str, words: &[&str]) -> Program {
+    let (_, key) = world.url.trim().split_once('#').expect("a key");
+    let script = "mount --bind hosts /etc/hosts && exec \"$@\"";
+    let mut plait = Command::new("unshare");
+    plait.args(["--mount", "sh", "-c", script, "sh", PLAIT, command, "-s"]);
+    plait.arg(format!("plait://{GATEWAY}:7443#{key}"));
+    plait.args(["--path", "wan1", "--path", "wan2", "--keys", "client"]).args(words);
+    plait.current_dir(&world.directory);
+    world.start(&world.client, command, plait)
+}
+
+/// Starts `plait proxy` and returns it with its address.
+fn start_proxy(world: &World, words: &[&str]) -> (Program, String) {
+    let mut proxy = start(world, "proxy", &[&["--socks", "127.0.0.1:0"], words].concat());
+    let line = proxy.wait_for_line("SOCKS5 at ", TIMEOUT).expect("its address");
+    let at = line.strip_prefix("plait: SOCKS5 at ").expect(&line).to_owned();
+    (proxy, at)
+}
+
+fn curl(world: &World, words: &[&str]) -> Output {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-m", "60", "-o", "out"]).args(words).current_dir(&world.directory);
+    world.client.enter(|| command.output()).expect("entered").expect("curl is installed")
+}
+
+/// Fetches a page through a proxy: the exit code of curl, and its words.
+fn fetch(world: &World, at: &str) -> (Option<i32>, String) {
+    let output = curl(world, &["--proxy", &format!("socks5h://{at}"), &format!("http://{SERVER}:8080/page")]);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+#[ignore = "needs root"]
+fn connections_follow_the_name_of_the_server_to_another_address_and_running_ones_stay() {
+    let mut world = World::new("moving");
+    world.make_file("page", 1000);
+    world.http();
+    // Sends a byte back for each byte.
+    world.service(7010, |mut stream| {
+        let mut byte = [0; 1];
+        while stream.read(&mut byte).is_ok_and(|read| read == 1) {
+            stream.write_all(&byte).expect("taken");
+        }
+    });
+    name_is_at(&world, Some(FIRST));
+    let (_proxy, at) = start_proxy(&world, &[]);
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+    let script = format!(
+        "import socket, sys\n\
+         host, port = sys.argv[1].split(':')\n\
+         s = socket.create_connection((host, int(port)))\n\
+         s.sendall(b'\\x05\\x01\\x00'); s.recv(2)\n\
+         s.sendall(b'\\x05\\x01\\x00\\x01' + socket.inet_aton('{SERVER}') + (7010).to_bytes(2, 'big'))\n\
+         assert s.recv(10)[1] == 0\n\
+         s.sendall(b'x'); assert s.recv(1) == b'x'; print('runs', flush=True); sys.stdin.readline()\n\
+         s.sendall(b'y'); assert s.recv(1) == b'y'; print('stays', flush=True)"
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", &script, &at]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut running = world.client.enter(|| command.spawn()).expect("entered").expect("python");
+    let mut said = [0; 5];
+    let mut output = running.stdout.take().expect("piped");
+    output.read_exact(&mut said).expect("a connection");
+    assert_eq!(&said, b"runs\n");
+
+    fall_silent(&world, FIRST);
+    name_is_at(&world, Some(SECOND));
+    let moved = Instant::now();
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+    assert!(moved.elapsed() < Duration::from_secs(15), "after {:?}", moved.elapsed());
+    // The next one finds the server at once.
+    let next = Instant::now();
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+    assert!(next.elapsed() < Duration::from_secs(3), "after {:?}", next.elapsed());
+
+    running.stdin.take().expect("piped").write_all(b"\n").expect("it waits");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    assert_eq!((rest.as_str(), running.wait().expect("an end").success()), ("stays\n", true));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_wrong_answer_of_dns_costs_no_connection_while_the_server_is_where_it_was() {
+    let mut world = World::new("liar");
+    world.make_file("page", 1000);
+    world.http();
+    name_is_at(&world, Some(FIRST));
+    let (mut proxy, at) = start_proxy(&world, &["-v"]);
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+    // Nothing answers at the address that the name has now.
+    world.server.ip("address add 10.77.1.9/24 dev wan1").expect("added");
+    fall_silent(&world, "10.77.1.9");
+    name_is_at(&world, Some("10.77.1.9"));
+    // A change of the network has the name looked up.
+    world.paths[1].down().expect("down");
+    proxy.wait_for_line("the name of the server has other addresses now", TIMEOUT).expect("looked up");
+    let asked = Instant::now();
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+    assert!(asked.elapsed() < Duration::from_secs(15), "after {:?}", asked.elapsed());
+}
