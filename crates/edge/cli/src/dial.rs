@@ -94,7 +94,7 @@ pub(crate) struct Watched {
 impl Towards {
     /// Opens the stack and the connection to the server. The server is asked once first, so that an unreachable or wrong server is reported
     /// before a program starts.
-    pub(crate) async fn open(self, running: Running) -> anyhow::Result<Dial> {
+    pub(crate) async fn open(&self, running: Running) -> anyhow::Result<Dial> {
         if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
             anyhow::bail!(
                 "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \

@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::dial::{Dial, Towards};
 use crate::exit;
+use crate::late_dial::{LateDial, TowardsLater};
 use crate::options::Options;
 use crate::output::say;
 use crate::running::Running;
@@ -36,7 +36,7 @@ pub(crate) struct Forward {
     #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
     locals: Vec<Local>,
     #[command(flatten)]
-    towards: Towards,
+    server: TowardsLater,
 }
 
 /// A local port and its destination.
@@ -48,7 +48,7 @@ struct Local {
 
 impl Forward {
     pub(crate) fn options(&self) -> &Options {
-        &self.towards.options
+        &self.server.towards.options
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
@@ -66,7 +66,7 @@ impl Forward {
             listeners.push((listener, to));
         }
         limits::raise_open_files();
-        let dial = Arc::new(self.towards.open(Running::new("forward", what.join(", "))).await?);
+        let (dial, mut reaching) = self.server.open(Running::new("forward", what.join(", "))).await?;
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));
         let mut ports = JoinSet::new();
         for (listener, to) in listeners {
@@ -80,7 +80,10 @@ impl Forward {
             }
             ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
         }
-        let _ = stopped.await;
+        tokio::select! {
+            _ = stopped => {}
+            error = &mut reaching => return Err(error),
+        }
         ports.shutdown().await;
         let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
         let _ = timeout(FAREWELL, room.acquire_many(all)).await;
@@ -90,7 +93,7 @@ impl Forward {
 }
 
 /// Accepts clients of one port. Connections continue after this ends.
-async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, room: Arc<Semaphore>) {
+async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<LateDial>, room: Arc<Semaphore>) {
     loop {
         // It is never closed.
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -112,7 +115,7 @@ async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<Dial>, roo
     }
 }
 
-async fn serve_one(program: &mut TcpStream, to: Destination, dial: &Dial) {
+async fn serve_one(program: &mut TcpStream, to: Destination, dial: &LateDial) {
     match forward(dial, program, to).await {
         Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
         Err(error) => tracing::info!(%error, "a connection has ended early"),

@@ -22,6 +22,7 @@ mod forward;
 mod half_closed;
 mod key;
 mod key_log;
+mod late_dial;
 #[cfg(target_os = "linux")]
 mod linux;
 mod options;

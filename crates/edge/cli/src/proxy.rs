@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::dial::{Dial, Towards};
 use crate::exit;
+use crate::late_dial::{LateDial, TowardsLater};
 use crate::options::Options;
 use crate::output::say;
 use crate::running::Running;
@@ -41,12 +41,12 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
-    towards: Towards,
+    server: TowardsLater,
 }
 
 impl Proxy {
     pub(crate) fn options(&self) -> &Options {
-        &self.towards.options
+        &self.server.towards.options
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<()> {
@@ -62,7 +62,7 @@ impl Proxy {
         let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
         limits::raise_open_files();
         let what = format!("SOCKS5 at {}", listener.local_addr()?);
-        let dial = Arc::new(self.towards.open(Running::new("proxy", what)).await?);
+        let (dial, mut reaching) = self.server.open(Running::new("proxy", what)).await?;
         // For people, and for scripts that wait for it.
         say(&format!("SOCKS5 at {}", listener.local_addr()?));
         let mut clients = JoinSet::new();
@@ -70,6 +70,7 @@ impl Proxy {
             let has_room = clients.len() < MAX_CLIENTS;
             tokio::select! {
                 _ = &mut stopped => break,
+                error = &mut reaching => return Err(error),
                 Some(_) = clients.join_next() => {}
                 accepted = listener.accept(), if has_room => match accepted {
                     Ok((client, _)) => {
@@ -112,7 +113,7 @@ impl Proxy {
     }
 }
 
-async fn serve_one(client: TcpStream, dial: Arc<Dial>, credentials: Option<Credentials>) {
+async fn serve_one(client: TcpStream, dial: Arc<LateDial>, credentials: Option<Credentials>) {
     socket::prepare(&client);
     match serve_client(client, &*dial, credentials).await {
         Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),

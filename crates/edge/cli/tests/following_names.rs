@@ -1,4 +1,4 @@
-//! Servers whose name moves to another address. Needs root.
+//! Servers whose name moves to another address, and servers that are away at the start. Needs root.
 
 #![allow(clippy::disallowed_methods, reason = "processes, threads and files")]
 
@@ -137,4 +137,64 @@ fn a_wrong_answer_of_dns_costs_no_connection_while_the_server_is_where_it_was() 
     let asked = Instant::now();
     assert_eq!(fetch(&world, &at), (Some(0), String::new()));
     assert!(asked.elapsed() < Duration::from_secs(15), "after {:?}", asked.elapsed());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_proxy_that_waits_refuses_clients_until_its_server_has_a_name_and_answers() {
+    let mut world = World::new("away");
+    world.make_file("page", 1000);
+    world.http();
+    world.kill_serving();
+    name_is_at(&world, None);
+    let (mut proxy, at) = start_proxy(&world, &["--wait", "--connect-timeout", "3"]);
+    let refused = fetch(&world, &at);
+    assert!(refused.0 == Some(97) && refused.1.contains("(3)"), "{refused:?}");
+    proxy.wait_for_line("waiting for the server: cannot find the address", TIMEOUT).expect("the reason");
+    name_is_at(&world, Some(FIRST));
+    proxy.wait_for_line("waiting for the server: cannot reach the server", TIMEOUT).expect("the reason");
+    assert_eq!(fetch(&world, &at).0, Some(97));
+    world.serve(&["--anyone"]);
+    proxy.wait_for_line("the server answers", TIMEOUT).expect("reached");
+    assert_eq!(fetch(&world, &at), (Some(0), String::new()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_forward_that_waits_closes_connections_until_the_network_is_there_and_tries_again_then() {
+    let mut world = World::new("offline");
+    world.make_file("page", 1000);
+    world.http();
+    name_is_at(&world, Some(FIRST));
+    for path in &world.paths {
+        path.down().expect("down");
+    }
+    let local = format!("127.0.0.1:8181:{SERVER}:8080");
+    let mut forward = start(&world, "forward", &["-L", &local, "--wait", "--connect-timeout", "2"]);
+    forward.wait_for_line("forwarding 127.0.0.1:8181", TIMEOUT).expect("it listens");
+    let fetch = || curl(&world, &["http://127.0.0.1:8181/page"]);
+    let closed = fetch();
+    assert!(matches!(closed.status.code(), Some(52 | 55 | 56)), "no answer, or a reset: {closed:?}");
+    forward.wait_for_line("waiting for the server", TIMEOUT).expect("the reason");
+    for path in &world.paths {
+        path.up().expect("up");
+    }
+    forward.wait_for_line("the server answers", TIMEOUT).expect("reached");
+    assert_eq!(fetch().status.code(), Some(0));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_wrong_key_or_a_refusal_ends_a_proxy_that_waits() {
+    let mut world = World::new("nouse");
+    name_is_at(&world, Some(FIRST));
+    let url = world.url.clone();
+    world.url = format!("{}#{}", url.split_once('#').expect("a key").0, "A".repeat(43));
+    let mut wrong = start(&world, "proxy", &["--socks", "127.0.0.1:0", "--wait"]);
+    assert_eq!(wrong.wait(TIMEOUT).expect("an end").code(), Some(5));
+    assert_eq!(world.stop_serving(), Some(0));
+    // No client is allowed.
+    world.serve(&[]);
+    let mut refused = start(&world, "proxy", &["--socks", "127.0.0.1:0", "--wait"]);
+    assert_eq!(refused.wait(TIMEOUT).expect("an end").code(), Some(5));
 }

@@ -11,6 +11,7 @@ pub(crate) mod limits;
 mod listen;
 mod manual;
 pub(crate) mod memory;
+mod network;
 mod paths;
 pub(crate) mod prerequisite;
 mod repeated;
@@ -19,6 +20,7 @@ mod serve;
 mod streams;
 mod waiting;
 
+pub(crate) use self::network::network;
 pub(crate) use self::paths::{clear_the_way, why_not};
 pub(crate) use self::streams::open as standard_streams;
 pub(crate) use crate::unix::{HANGUP, caught, ignores_hangup, is_root};

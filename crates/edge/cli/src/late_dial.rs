@@ -1,0 +1,193 @@
+//! `--wait`: a server that is away at the start.
+
+use std::future::{Future, pending};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clap::Args;
+use plait::ErrorKind;
+use plait_proxy::client::Dialer;
+use plait_proxy::convert::{Destination, Instance};
+use tokio::time::{Instant, sleep};
+
+use crate::dial::{Dial, Towards, Watched};
+use crate::output::say;
+use crate::running::Running;
+use crate::system;
+
+/// Pauses between two attempts: the shortest, which doubles each time, and the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Interval between looks at the network.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The server of `proxy` and `forward`.
+#[derive(Debug, Args)]
+pub(crate) struct TowardsLater {
+    /// Listen at once, also while the server cannot be reached or its name is unknown, as on a machine that starts without a network. Until
+    /// the server answers, clients are refused (SOCKS reply 3, or a reset). Attempts are repeated after 1 to 30 seconds, and when the network
+    /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option every failure at the start does,
+    /// so that a script learns of it.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    pub(crate) towards: Towards,
+}
+
+/// Opens streams to one server as soon as it has answered.
+#[derive(Default)]
+pub(crate) struct LateDial(OnceLock<Dial>);
+
+/// Reaches the server. Ready only with an error that time does not mend.
+pub(crate) type Reaching = Pin<Box<dyn Future<Output = anyhow::Error>>>;
+
+impl TowardsLater {
+    /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end.
+    pub(crate) async fn open(self, running: Running) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
+        let late = Arc::new(LateDial::default());
+        if !self.wait {
+            late.is_open(self.towards.open(running).await?);
+            return Ok((late, Box::pin(pending())));
+        }
+        let found = Arc::clone(&late);
+        let reaching = async move {
+            match reach(&self.towards, running).await {
+                Ok(dial) => found.is_open(dial),
+                Err(error) => return error,
+            }
+            pending().await
+        };
+        Ok((late, Box::pin(reaching)))
+    }
+}
+
+/// Tries until the server answers.
+///
+/// # Errors
+/// The first that time does not mend.
+async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
+    let what = running.what();
+    let mut pause = SHORTEST_PAUSE;
+    let mut told = String::new();
+    loop {
+        let error = match towards.open(running.clone()).await {
+            Ok(dial) => {
+                if !told.is_empty() {
+                    say("the server answers");
+                }
+                return Ok(dial);
+            }
+            Err(error) if is_away(&error) => error,
+            Err(error) => return Err(error),
+        };
+        running.is_now(what.clone());
+        let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
+        if why != told {
+            say(&format!("waiting for the server: {why}"));
+            told = why;
+        }
+        pause = if network_changes_within(pause).await { SHORTEST_PAUSE } else { pause * 2 };
+        pause = pause.min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits for a change of the network, for at most this time; returns whether there was one.
+async fn network_changes_within(limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    // The devices of the failed attempt go away meanwhile.
+    sleep(TICK).await;
+    let before = system::network();
+    while Instant::now() < until {
+        sleep(TICK).await;
+        if system::network() != before {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether the server may answer later, without a change of anything that was given.
+fn is_away(error: &anyhow::Error) -> bool {
+    let kind = error.chain().find_map(|cause| {
+        let by_plait = cause.downcast_ref::<plait::Error>().map(plait::Error::kind);
+        by_plait.or_else(|| cause.downcast_ref::<io::Error>().map(ErrorKind::of))
+    });
+    kind.is_some_and(|kind| {
+        matches!(
+            kind,
+            ErrorKind::UnknownName
+                | ErrorKind::Unreachable
+                | ErrorKind::Refused
+                | ErrorKind::TimedOut
+                | ErrorKind::Busy
+                | ErrorKind::Reset
+        )
+    })
+}
+
+impl LateDial {
+    fn is_open(&self, dial: Dial) {
+        // It is opened once.
+        let _ = self.0.set(dial);
+    }
+
+    /// Waits until all subflows are closed.
+    pub(crate) async fn drained(&self) {
+        if let Some(dial) = self.0.get() {
+            dial.drained().await;
+        }
+    }
+}
+
+impl Dialer for LateDial {
+    type Stream = Watched;
+
+    async fn dial(&self, to: &Destination) -> io::Result<Watched> {
+        match self.0.get() {
+            Some(dial) => dial.dial(to).await,
+            None => Err(io::ErrorKind::NetworkUnreachable.into()),
+        }
+    }
+
+    async fn delivered(&self, stream: &Watched) -> io::Result<()> {
+        match self.0.get() {
+            Some(dial) => dial.delivered(stream).await,
+            None => Ok(()),
+        }
+    }
+
+    fn number(&self, stream: &Watched) -> u64 {
+        self.0.get().map_or(0, |dial| dial.number(stream))
+    }
+
+    fn answered(&self, number: u64, instance: Option<Instance>) {
+        if let Some(dial) = self.0.get() {
+            dial.answered(number, instance);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protection::WrongPeer;
+    use anyhow::Context;
+
+    #[test]
+    fn a_server_is_waited_for_and_a_wrong_one_or_a_refusal_is_not() {
+        let failed = |kind: io::ErrorKind| {
+            let result: Result<(), _> = Err(plait::Error::from(io::Error::from(kind)));
+            result.context("cannot reach the server").expect_err("an error")
+        };
+        for kind in [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused] {
+            assert!(is_away(&failed(kind)), "{kind:?}");
+        }
+        assert!(is_away(
+            &anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut)).context("no greeting")
+        ));
+        assert!(!is_away(&failed(io::ErrorKind::PermissionDenied)));
+        assert!(!is_away(&WrongPeer("another key".to_owned()).into()));
+    }
+}
