@@ -16,6 +16,7 @@ pub mod destination;
 pub mod dns;
 mod dns_cache;
 pub mod keys;
+pub mod nameservers;
 pub mod relay;
 pub mod request;
 pub mod rules;

@@ -1,7 +1,6 @@
 //! The server's side of one client's stream.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -10,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
 use crate::destination::{Unreached, connect, resolve, resolve_service};
+use crate::nameservers::Nameservers;
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
@@ -31,8 +31,8 @@ pub enum Service {
     Proxy {
         /// The allowed destinations.
         rules: Vec<Rule>,
-        /// The address for DNS queries.
-        resolver: Option<SocketAddr>,
+        /// The nameservers for DNS queries.
+        nameservers: Nameservers,
     },
 }
 
@@ -97,7 +97,7 @@ where
 {
     match service {
         Service::Forward(to) => forward(stream, to, client).await,
-        Service::Proxy { rules, resolver } => {
+        Service::Proxy { rules, nameservers } => {
             let Ok(request) = timeout(REQUEST_TIMEOUT, request::request(stream)).await else {
                 stream.abort();
                 return Err(io::ErrorKind::TimedOut.into());
@@ -113,7 +113,11 @@ where
             if destination == Destination::Nowhere {
                 return welcome(stream, client.instance).await;
             }
-            let found = match resolve(&destination, rules, client.own_rules, *resolver).await {
+            let resolver = nameservers.in_order().first().copied();
+            let found = match resolve(&destination, rules, client.own_rules, resolver).await {
+                Ok(_) if destination == Destination::Resolver => {
+                    nameservers.connect().await.ok_or(Unreached::Refused(ErrorCode::DestinationUnreachable))
+                }
                 Ok(addresses) => connect(addresses).await,
                 Err(unreached) => Err(unreached),
             };
@@ -233,17 +237,9 @@ async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
     let _ = timeout(Duration::from_secs(5), tokio::io::copy(stream, &mut tokio::io::sink())).await;
 }
 
-/// The first name server in a `resolv.conf`.
-pub fn first_nameserver(resolv_conf: &str) -> Option<SocketAddr> {
-    resolv_conf
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .find_map(|rest| rest.trim().parse::<IpAddr>().ok())
-        .map(|ip| SocketAddr::new(ip, 53))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::sync::LazyLock;
 
     use tokio::io::{AsyncReadExt, duplex};
@@ -275,7 +271,7 @@ mod tests {
 
     fn proxy(rules: &[String]) -> Service {
         let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
-        Service::Proxy { rules, resolver: None }
+        Service::Proxy { rules, nameservers: Nameservers::given([]) }
     }
 
     async fn ask_for(
@@ -424,12 +420,5 @@ mod tests {
             let refused = matches!(outcome, Ok(Outcome::Refused { code: ErrorCode::NotAuthorized, .. }));
             assert!(refused, "{outcome:?}");
         }
-    }
-
-    #[test]
-    fn the_first_name_server_is_found() {
-        let text = "# made by hand\nsearch example.org\nnameserver nonsense\nnameserver 192.0.2.53\n";
-        assert_eq!(first_nameserver(text), Some("192.0.2.53:53".parse().expect("an address")));
-        assert_eq!(first_nameserver("search x\n"), None);
     }
 }

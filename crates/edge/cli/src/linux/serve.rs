@@ -11,8 +11,9 @@ use clap::Args;
 use plait::{Fingerprint, Host, Listener, PathState, Peer, Stream};
 use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Instance;
+use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
-use plait_proxy::serve::{Client, Outcome, Service, first_nameserver, serve};
+use plait_proxy::serve::{Client, Outcome, Service, serve};
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
 use tokio::net::lookup_host;
@@ -60,7 +61,8 @@ pub(crate) struct Serve {
     /// The name or address of this host for the printed URL (repeatable) [default: the first address of each family on its paths].
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<ServerUrl>,
-    /// Nameserver for the DNS queries of clients' programs [default: the first nameserver in /etc/resolv.conf].
+    /// Nameserver for the DNS queries of clients' programs [default: the nameservers in /etc/resolv.conf, the next after 1.5 seconds without
+    /// an answer; the file is read again when it changes].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
     /// Most client connections at a time, as far as the limit of open files allows; more are reset.
@@ -196,9 +198,9 @@ impl Serve {
             }
             return Ok(Service::Forward(to.clone()));
         }
-        let configured =
-            || first_nameserver(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
-        Ok(Service::Proxy { rules: self.allow.clone(), resolver: self.resolver.or_else(configured) })
+        let configured = || Nameservers::in_file("/etc/resolv.conf");
+        let nameservers = self.resolver.map_or_else(configured, |given| Nameservers::given([given]));
+        Ok(Service::Proxy { rules: self.allow.clone(), nameservers })
     }
 }
 

@@ -90,6 +90,18 @@ impl World {
         self.serve = Some(serve);
     }
 
+    /// Starts `plait serve` for every client, with the nameservers in the file `resolv.conf` of this world, and waits for its line.
+    pub(crate) fn serve_with_nameservers(&mut self) {
+        let script = "mount --bind resolv.conf /etc/resolv.conf && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", PLAIT, "serve", "--proxy", "--anyone"]);
+        command.args(["--allow", &format!("{SERVER}:*"), "--path", "wan1", "--path", "wan2"]);
+        command.arg("--keys").arg(self.directory.join("server")).current_dir(&self.directory);
+        let mut serve = self.start(&self.server, "serve", command);
+        self.url = serve.wait_for_output("plait://", TIMEOUT).expect("the address of plait serve");
+        self.serve = Some(serve);
+    }
+
     /// Starts a program in one of the hosts, with its output in files of this world.
     pub(crate) fn start(&self, host: &Namespace, name: &str, mut command: Command) -> Program {
         // The files here are root's, even if sudo runs the test.

@@ -1,0 +1,51 @@
+//! Names that programs inside `plait run` look up. Needs root.
+
+#![allow(clippy::disallowed_methods, reason = "processes and files")]
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use support::{NAME, SERVER, World};
+
+/// A nameserver that does not answer, on a path of the server.
+const DEAD: &str = "10.77.1.200";
+
+/// Prints the address of a name. (`getent` finds none where all addresses of the machine are loopback.)
+const LOOK_UP: &str = "import socket, sys; print(socket.getaddrinfo(sys.argv[1], 80)[0][4][0])";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dead_nameserver_of_the_server_is_passed_over_and_a_mended_file_needs_no_restart() {
+    let mut world = World::without_server("nameservers");
+    world.resolver();
+    let nameservers = |these: &[&str]| {
+        let lines: String = these.iter().map(|at| format!("nameserver {at}\n")).collect();
+        fs::write(world.directory.join("resolv.conf"), lines).expect("written");
+    };
+    nameservers(&[DEAD, SERVER]);
+    let file = world.file("resolv.conf");
+    world.serve_with_nameservers();
+    let look_up = || world.run(&[], &["python3", "-c", LOOK_UP, NAME]);
+    let found = look_up();
+    assert!(said(&found).contains(SERVER), "{}", said(&found));
+    // From now on the one that has answered is asked first.
+    let begun = Instant::now();
+    let found = look_up();
+    assert!(said(&found).contains(SERVER), "{}", said(&found));
+    println!("again: {:?}", begun.elapsed());
+    fs::write(&file, format!("nameserver {DEAD}\n")).expect("written");
+    let lost = look_up();
+    assert!(!said(&lost).contains(SERVER), "{}", said(&lost));
+    fs::write(&file, format!("nameserver {SERVER}\n")).expect("written");
+    let begun = Instant::now();
+    let found = look_up();
+    assert!(said(&found).contains(SERVER), "{}", said(&found));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
