@@ -49,3 +49,12 @@ fn a_dead_nameserver_of_the_server_is_passed_over_and_a_mended_file_needs_no_res
     assert!(said(&found).contains(SERVER), "{}", said(&found));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_can_look_names_up_over_tcp() {
+    let world = World::new("dnstcp");
+    world.resolver();
+    let found = world.run(&[], &["env", "RES_OPTIONS=use-vc", "python3", "-c", LOOK_UP, NAME]);
+    assert!(said(&found).contains(SERVER), "{}", said(&found));
+}

@@ -1,19 +1,19 @@
 //! DNS queries of enclosed programs, answered by the resolver of the server.
 //!
-//! A query that came over UDP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees the names. All queries
+//! A query that came over UDP or TCP leaves as DNS over TCP (RFC 7766: two bytes of length in front), so that no path sees the names. All queries
 //! share one stream, which lasts while there are some. They leave without waiting for each other, under identifiers of our own, and their
 //! answers come in any order. If the stream breaks, queries without an answer are repeated once over another. Answers are cached for their
 //! time to live, and no longer.
+//!
+//! An answer over UDP has at most the length that its query allows. A longer one is cut, and the program asks again over TCP.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::base::{ParsedName, Question, RecordHeader};
-use domain::dep::octseq::Parser;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
-use tokio::net::UdpSocket;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Duration, Instant, interval, timeout};
 
@@ -22,15 +22,11 @@ use crate::convert::Destination;
 use crate::dns_cache::Cache;
 use crate::request::{RequestError, answer, ask};
 
-/// Longest query or answer over UDP (RFC 6891: more than is in use).
-const MAX_DATAGRAM: usize = 4096;
-/// Header of a message; a shorter message is not a query.
-const HEADER: usize = 12;
-/// The bit of byte 2 that is set in answers.
-const RESPONSE: u8 = 0x80;
-/// Response codes (RFC 1035, section 4.1.1).
-const FORMAT_ERROR: u8 = 1;
-const SERVER_FAILURE: u8 = 2;
+mod messages;
+mod streams;
+
+use messages::{HEADER, MAX_DATAGRAM, RESPONSE, error_for, failure, fitted, is_query};
+
 /// Time after which a program's resolver asks again anyway.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most queries that wait for an answer; more are answered with a failure. Two for each of a few thousand programs that start at the same
@@ -47,21 +43,34 @@ const MAX_TRIES: u8 = 2;
 struct Query {
     /// The query of the program.
     bytes: Vec<u8>,
-    from: SocketAddr,
+    from: Asker,
     until: Instant,
     tries: u8,
 }
 
-/// Answers the queries that arrive at `socket`, until it fails.
+/// The place where a program waits for an answer.
+enum Asker {
+    /// UDP: this address.
+    Datagram(SocketAddr),
+    /// TCP: the stream that writes what is sent here.
+    Stream(Sender<Vec<u8>>),
+}
+
+/// Answers the queries that arrive at `socket`, or over connections to `listener`, until the socket fails.
 ///
 /// # Errors
 /// The socket failed.
-pub async fn serve_queries<D: Dialer>(socket: UdpSocket, dialer: Arc<D>) -> io::Result<()> {
+pub async fn serve_queries<D: Dialer>(
+    socket: UdpSocket,
+    listener: TcpListener,
+    dialer: Arc<D>,
+) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
     let (apart, set_apart) = mpsc::channel(MAX_APART);
-    let door = Door { socket, cache: Mutex::default() };
+    let door = Arc::new(Door { socket, cache: Mutex::default() });
     tokio::select! {
         failed = take_queries(&door, &queue) => failed,
+        () = streams::accept_all(listener, &door, &queue) => Ok(()),
         () = ask_all(&door, &*dialer, queued, apart) => Ok(()),
         () = ask_apart(&door, &*dialer, set_apart) => Ok(()),
     }
@@ -79,13 +88,42 @@ impl Door {
     }
 
     /// Sends an answer; a client that no longer listens is ignored.
-    async fn answer(&self, response: Vec<u8>, to: SocketAddr) {
-        let _ = self.socket.send_to(&truncate(response), to).await;
+    async fn answer(&self, query: &Query, response: Vec<u8>) {
+        match &query.from {
+            Asker::Datagram(to) => {
+                let _ = self.socket.send_to(&fitted(&query.bytes, response), *to).await;
+            }
+            // There is room for an answer to each query of the stream.
+            Asker::Stream(answers) => {
+                let _ = answers.try_send(response);
+            }
+        }
     }
 
     /// Tells a program that its query failed.
     async fn fail(&self, query: &Query) {
-        self.answer(failure(&query.bytes), query.from).await;
+        self.answer(query, failure(&query.bytes)).await;
+    }
+
+    /// Answers a message from here if that is possible; otherwise queues it. Returns whether it has or will have an answer.
+    async fn take(&self, message: &[u8], from: Asker, queue: &Sender<Query>) -> bool {
+        if message.len() < HEADER || message[2] & RESPONSE != 0 {
+            return false;
+        }
+        let now = Instant::now();
+        let query = Query { bytes: message.to_vec(), from, until: now + QUERY_TIMEOUT, tries: 0 };
+        if !is_query(message) {
+            // A resolver may answer it by closing the stream, which loses all queries asked over it.
+            self.answer(&query, error_for(&message[..HEADER], messages::FORMAT_ERROR)).await;
+            return true;
+        }
+        let known = self.cache().find(message, now);
+        if let Some(response) = known {
+            self.answer(&query, response).await;
+        } else if let Err(full) = queue.try_send(query) {
+            self.fail(&full.into_inner()).await;
+        }
+        true
     }
 }
 
@@ -93,28 +131,7 @@ async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
         let (len, from) = door.socket.recv_from(&mut buffer).await?;
-        if len < HEADER {
-            continue;
-        }
-        if buffer[2] & RESPONSE != 0 {
-            continue;
-        }
-        if !is_query(&buffer[..len]) {
-            // A resolver may answer it by closing the stream, which loses all queries asked over it.
-            door.answer(error_for(&buffer[..HEADER], FORMAT_ERROR), from).await;
-            continue;
-        }
-        let now = Instant::now();
-        let known = door.cache().find(&buffer[..len], now);
-        if let Some(response) = known {
-            door.answer(response, from).await;
-            continue;
-        }
-        let until = now + QUERY_TIMEOUT;
-        let query = Query { bytes: buffer[..len].to_vec(), from, until, tries: 0 };
-        if let Err(full) = queue.try_send(query) {
-            door.fail(&full.into_inner()).await;
-        }
+        door.take(&buffer[..len], Asker::Datagram(from), queue).await;
     }
 }
 
@@ -264,7 +281,7 @@ impl Asked {
                 let mut response = response.to_vec();
                 response[..2].copy_from_slice(&query.bytes[..2]);
                 door.cache().keep(&query.bytes, &response, Instant::now());
-                door.answer(response, query.from).await;
+                door.answer(&query, response).await;
             }
         }
         got.drain(..taken);
@@ -279,53 +296,6 @@ impl Asked {
         }
         self.waiting.retain(|_, query| !is_late(query));
     }
-}
-
-/// A longer answer is cut with the TC bit set: the program asks again by TCP (RFC 1035, section 4.1.1).
-fn truncate(mut response: Vec<u8>) -> Vec<u8> {
-    if response.len() > MAX_DATAGRAM {
-        response.truncate(HEADER);
-        response[2] |= 0x02;
-        // The counts of the removed sections.
-        response[4..].fill(0);
-    }
-    response
-}
-
-/// SERVFAIL for a query.
-fn failure(query: &[u8]) -> Vec<u8> {
-    error_for(query, SERVER_FAILURE)
-}
-
-/// The failure answer to a query. A header alone has no section.
-fn error_for(query: &[u8], code: u8) -> Vec<u8> {
-    let mut response = query.to_vec();
-    response[2] |= RESPONSE;
-    response[3] = (response[3] & 0xf0) | code;
-    if response.len() == HEADER {
-        response[4..].fill(0);
-    }
-    response
-}
-
-/// Whether a message of this length is a query as resolvers accept it: one readable question, and records that end with the message.
-fn is_query(message: &[u8]) -> bool {
-    has_form_of_query(message).is_some()
-}
-
-fn has_form_of_query(message: &[u8]) -> Option<()> {
-    if message.get(4..6)? != [0, 1] {
-        return None;
-    }
-    let mut parser = Parser::from_ref(message);
-    parser.advance(HEADER).ok()?;
-    Question::<ParsedName<_>>::parse(&mut parser).ok()?;
-    let count = |at: usize| Some(u32::from(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?])));
-    for _ in 0..count(6)? + count(8)? + count(10)? {
-        let header = RecordHeader::parse_ref(&mut parser).ok()?;
-        parser.advance(header.rdlen().into()).ok()?;
-    }
-    (parser.remaining() == 0).then_some(())
 }
 
 #[cfg(test)]

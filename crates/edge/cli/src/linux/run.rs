@@ -179,9 +179,9 @@ async fn serve_until_it_ends(
     dial: &Arc<Dial>,
     flows: &mut JoinSet<()>,
 ) -> anyhow::Result<i32> {
-    let Listeners { tcp4, tcp6, dns: queries, gate } = listeners;
+    let Listeners { tcp4, tcp6, dns: queries, dns_tcp, gate } = listeners;
     let mut end = pin!(enclosed.wait());
-    let mut names = pin!(dns::serve_queries(queries, dial.clone()));
+    let mut names = pin!(dns::serve_queries(queries, dns_tcp, dial.clone()));
     let mut waiting = Waiting::new(gate, dial.clone(), direct.clone());
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{DuplexStream, duplex};
 
 use super::*;
+use crate::dns::messages::FORMAT_ERROR;
 use crate::request;
 
 /// A server whose resolver answers with the query's bytes behind the header reversed.
@@ -109,11 +110,15 @@ fn failed(number: u32) -> Vec<u8> {
     answer
 }
 
+async fn no_streams() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.expect("a port")
+}
+
 /// Sends `count` queries from one program, all with the same identifier, and returns the answers as they come.
 async fn ask(far: Far, count: u32) -> Vec<Vec<u8>> {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("bound");
-    tokio::spawn(serve_queries(server, Arc::new(far)));
+    tokio::spawn(serve_queries(server, no_streams().await, Arc::new(far)));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     program.send_to(b"short", at).await.expect("sent and ignored");
     for number in 0..count {
@@ -152,7 +157,7 @@ async fn what_was_answered_is_not_asked_again_while_it_is_true() {
     let dialed: Arc<AtomicUsize> = Arc::default();
     // The second query has no answer but the cached one.
     let far = Far { dialed: Arc::clone(&dialed), records: 1, ..Far::default() };
-    tokio::spawn(serve_queries(server, Arc::new(far)));
+    tokio::spawn(serve_queries(server, no_streams().await, Arc::new(far)));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     for id in [[1, 2], [3, 4]] {
         let query = [&id[..], b"\x01\0\0\x01\0\0\0\0\0\0\x01x\0\0\x01\0\x01"].concat();
@@ -187,7 +192,8 @@ async fn what_is_no_query_is_answered_here_and_not_sent_on() {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("bound");
     let dialed: Arc<AtomicUsize> = Arc::default();
-    tokio::spawn(serve_queries(server, Arc::new(Far { dialed: Arc::clone(&dialed), ..Far::default() })));
+    let far = Far { dialed: Arc::clone(&dialed), ..Far::default() };
+    tokio::spawn(serve_queries(server, no_streams().await, Arc::new(far)));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let with = |change: fn(&mut Vec<u8>)| {
         let mut query = query(7);
@@ -217,9 +223,31 @@ fn a_query_with_options_is_one() {
     assert!(is_query(&query));
 }
 
-#[test]
-fn an_answer_that_is_too_long_asks_for_tcp() {
-    let short = truncate(vec![0x01; MAX_DATAGRAM + 1]);
-    assert_eq!(short, [1, 1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(truncate(vec![1; 100]).len(), 100);
+/// Sends these queries over one TCP connection and returns the answers in the order in which they come.
+async fn ask_over_tcp(far: Far, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let listener = no_streams().await;
+    let at = listener.local_addr().expect("bound");
+    tokio::spawn(serve_queries(socket, listener, Arc::new(far)));
+    let mut program = tokio::net::TcpStream::connect(at).await.expect("it listens");
+    for query in numbers.map(query) {
+        let len = u16::try_from(query.len()).expect("short").to_be_bytes();
+        program.write_all(&[&len[..], &query].concat()).await.expect("sent");
+    }
+    program.shutdown().await.expect("half-closed");
+    let (mut bytes, mut answers) = (Vec::new(), Vec::new());
+    program.read_to_end(&mut bytes).await.expect("an end");
+    while let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) {
+        answers.push(bytes.drain(..2 + len).skip(2).collect());
+    }
+    answers
+}
+
+#[tokio::test]
+async fn queries_over_tcp_are_answered_all_of_them() {
+    assert_eq!(ask_over_tcp(Far::default(), 0..1).await, [reversed(0)]);
+    let mut answers = ask_over_tcp(Far { together: 10, ..Far::default() }, 0..100).await;
+    answers.sort_unstable_by_key(|answer| answer[HEADER + 5]);
+    assert_eq!(answers, (0..100).map(reversed).collect::<Vec<_>>());
+    assert_eq!(ask_over_tcp(Far { unreachable: 2, ..Far::default() }, 0..1).await, [failed(0)]);
 }

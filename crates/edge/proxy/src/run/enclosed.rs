@@ -27,8 +27,10 @@ pub struct Listeners {
     pub tcp4: TcpListener,
     /// Redirected TCP over IPv6.
     pub tcp6: TcpListener,
-    /// DNS queries.
+    /// DNS queries over UDP.
     pub dns: UdpSocket,
+    /// The same over TCP.
+    pub dns_tcp: TcpListener,
     /// Holds connections until the server's answer is known; without it they reach the listeners at once.
     pub gate: Option<Gate>,
 }
@@ -140,7 +142,7 @@ fn code_of(status: ExitStatus) -> i32 {
 
 fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
     let mut byte = [0];
-    let mut space = nix::cmsg_space!([i32; 6]);
+    let mut space = nix::cmsg_space!([i32; 7]);
     let mut buffers = [IoSliceMut::new(&mut byte)];
     let message =
         recvmsg::<()>(control.as_raw_fd(), &mut buffers, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
@@ -154,22 +156,25 @@ fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
     let fds: Vec<OwnedFd> = fds.into_iter().map(owned).collect();
     let count = fds.len();
     let mut fds = fds.into_iter();
-    let (Some(tcp4), Some(tcp6), Some(dns)) = (fds.next(), fds.next(), fds.next()) else {
-        bail!("{count} sockets were handed over, not three or six")
+    let (Some(tcp4), Some(tcp6), Some(dns), Some(dns_tcp)) = (fds.next(), fds.next(), fds.next(), fds.next())
+    else {
+        bail!("{count} sockets were handed over, not four or seven")
     };
     let gate = match (fds.next(), fds.next(), fds.next()) {
         (Some(copies), Some(raw4), Some(raw6)) => Some(Gate::new([copies, raw4, raw6])?),
         _ => None,
     };
     let (tcp4, tcp6) = (net::TcpListener::from(tcp4), net::TcpListener::from(tcp6));
-    let dns = net::UdpSocket::from(dns);
+    let (dns, dns_tcp) = (net::UdpSocket::from(dns), net::TcpListener::from(dns_tcp));
     tcp4.set_nonblocking(true)?;
     tcp6.set_nonblocking(true)?;
     dns.set_nonblocking(true)?;
+    dns_tcp.set_nonblocking(true)?;
     Ok(Listeners {
         tcp4: TcpListener::from_std(tcp4)?,
         tcp6: TcpListener::from_std(tcp6)?,
         dns: UdpSocket::from_std(dns)?,
+        dns_tcp: TcpListener::from_std(dns_tcp)?,
         gate,
     })
 }

@@ -91,6 +91,7 @@ struct Sockets {
     tcp4: TcpListener,
     tcp6: TcpListener,
     dns: UdpSocket,
+    dns_tcp: TcpListener,
     /// `None` on kernels without NFLOG: there connections are accepted before it is known whether the destination can be reached.
     gate: Option<gate::Sockets>,
 }
@@ -159,6 +160,7 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
         tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
         tcp6: TcpListener::bind("[::1]:0").context("opening a listener for IPv6")?,
         dns: UdpSocket::bind("127.0.0.1:53").context("opening a listener for DNS")?,
+        dns_tcp: TcpListener::bind("127.0.0.1:53").context("opening a listener for DNS over TCP")?,
     };
     let redirection = rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port());
     tool("nft", &["-f", "-"], &redirection)?;
@@ -257,8 +259,9 @@ fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
 }
 
 fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
-    let mut fds = vec![sockets.tcp4.as_raw_fd(), sockets.tcp6.as_raw_fd(), sockets.dns.as_raw_fd()];
-    fds.extend(sockets.gate.iter().flat_map(gate::Sockets::numbers));
+    let Sockets { tcp4, tcp6, dns, dns_tcp, gate } = sockets;
+    let mut fds = vec![tcp4.as_raw_fd(), tcp6.as_raw_fd(), dns.as_raw_fd(), dns_tcp.as_raw_fd()];
+    fds.extend(gate.iter().flat_map(gate::Sockets::numbers));
     let message = [IoSlice::new(&[READY])];
     let rights = [ControlMessage::ScmRights(&fds)];
     sendmsg::<()>(control.as_raw_fd(), &message, &rights, MsgFlags::empty(), None)
