@@ -5,10 +5,10 @@
 mod support;
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{NAME, SERVER, World};
+use support::{NAME, PLAIT, SERVER, World};
 
 /// A nameserver that does not answer, on a path of the server.
 const DEAD: &str = "10.77.1.200";
@@ -57,4 +57,24 @@ fn a_program_can_look_names_up_over_tcp() {
     world.resolver();
     let found = world.run(&[], &["env", "RES_OPTIONS=use-vc", "python3", "-c", LOOK_UP, NAME]);
     assert!(said(&found).contains(SERVER), "{}", said(&found));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_finds_names_by_the_search_list_of_its_machine() {
+    let world = World::new("search");
+    world.resolver();
+    let (host, domain) = NAME.split_once('.').expect("two labels");
+    let text = format!("nameserver {DEAD}\nsearch none.example {domain}\noptions ndots:2 trust-ad\n");
+    fs::write(world.file("resolv.conf"), text).expect("written");
+    let script = "mount --bind resolv.conf /etc/resolv.conf && exec setsid --wait \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", PLAIT, "run", "-s", &world.url]);
+    command.args(["--path", "wan1", "--path", "wan2", "--keys", "client", "--"]);
+    command.args(["sh", "-c", &format!("cat /etc/resolv.conf; exec python3 -c '{LOOK_UP}' {host}")]);
+    command.env_remove("SUDO_UID").current_dir(&world.directory).stdin(Stdio::null());
+    let output = world.client.enter(|| command.output()).expect("entered").expect("started");
+    let said = said(&output);
+    assert!(said.contains("nameserver 127.0.0.1\nsearch none.example example\noptions ndots:2\n"), "{said}");
+    assert!(said.contains(SERVER), "{said}");
 }

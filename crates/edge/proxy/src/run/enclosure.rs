@@ -223,7 +223,7 @@ fn use_own_resolver() -> anyhow::Result<()> {
     mount(Some("tmpfs"), "/mnt", Some("tmpfs"), MsFlags::empty(), Some("size=64k,mode=755"))
         .context("mounting a tmpfs")?;
     let file = "/mnt/resolv.conf";
-    fs::write(file, "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n")?;
+    fs::write(file, own_resolv_conf(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()))?;
     if let Ok(target) = fs::canonicalize("/etc/resolv.conf") {
         mount(Some(file), &target, none, MsFlags::MS_BIND, none)
             .with_context(|| format!("mounting over {}", target.display()))?;
@@ -237,6 +237,33 @@ fn use_own_resolver() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// The `resolv.conf` of the program: our nameserver, and the search list and options of this machine. Three options are ours. The server may
+/// have to try several nameservers, so the time limit is the usual one. And the AD bit is not trusted, because the nameserver is not the one
+/// for which the machine trusts it.
+fn own_resolv_conf(machines: &str) -> String {
+    const OURS: [&str; 3] = ["timeout:", "attempts:", "trust-ad"];
+    let mut text = "nameserver 127.0.0.1\n".to_owned();
+    for line in machines.lines() {
+        let mut words = line.split_whitespace();
+        let kept: Vec<&str> = match words.next() {
+            Some("search" | "domain" | "sortlist") => line.split_whitespace().collect(),
+            Some("options") => {
+                let others = words.filter(|word| !OURS.iter().any(|ours| word.starts_with(ours)));
+                ["options"].into_iter().chain(others).collect()
+            }
+            _ => continue,
+        };
+        // The tmpfs is small.
+        if kept.len() > 1 && text.len() + line.len() < MAX_RESOLV_CONF {
+            text += &(kept.join(" ") + "\n");
+        }
+    }
+    text + "options timeout:5 attempts:2\n"
+}
+
+/// Longest `resolv.conf` of a program; further lines are left out.
+const MAX_RESOLV_CONF: usize = 32 * 1024;
 
 fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
     let package = if program == "ip" { "iproute2" } else { "nftables" };
@@ -267,4 +294,22 @@ fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
     sendmsg::<()>(control.as_raw_fd(), &message, &rights, MsgFlags::empty(), None)
         .context("handing the listeners over")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_has_the_search_list_and_the_options_of_its_machine() {
+        let machines = "# by hand\nnameserver 192.0.2.53\nsearch corp.example  lab.example\n\
+                        options ndots:2 timeout:1 trust-ad edns0 attempts:9\noptions trust-ad\nsearch\n";
+        assert_eq!(
+            own_resolv_conf(machines),
+            "nameserver 127.0.0.1\nsearch corp.example lab.example\noptions ndots:2 edns0\noptions timeout:5 attempts:2\n"
+        );
+        assert_eq!(own_resolv_conf(""), "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n");
+        let long = format!("search {}\ndomain corp.example\n", "x".repeat(100_000));
+        assert!(own_resolv_conf(&long).starts_with("nameserver 127.0.0.1\ndomain corp.example\n"));
+    }
 }
