@@ -36,6 +36,8 @@ const MAX_WAITING: usize = 8192;
 const MAX_APART: usize = 64;
 /// How long the idle stream is kept for the next query: less than resolvers do.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long a stream may say nothing while queries wait: its nameserver may have died, and the server tries the next one for a new stream.
+const SILENCE: Duration = Duration::from_secs(4);
 /// How often a query is asked: again only if the stream broke.
 const MAX_TRIES: u8 = 2;
 
@@ -239,8 +241,11 @@ impl Asked {
     ) -> Result<(), RequestError> {
         let (mut reader, mut writer) = split(stream);
         let mut look = interval(Duration::from_secs(1));
-        let mut busy_at = Instant::now();
+        let (mut busy_at, mut heard_at) = (Instant::now(), Instant::now());
         loop {
+            if self.waiting.is_empty() {
+                heard_at = Instant::now();
+            }
             self.take_answers(door, &mut got).await;
             if self.is_alone && self.waiting.is_empty() {
                 writer.shutdown().await?;
@@ -255,10 +260,19 @@ impl Asked {
                 written = writer.write(&self.outgoing), if !self.outgoing.is_empty() => {
                     self.outgoing.drain(..written?);
                 }
-                read = reader.read_buf(&mut got) => if read? == 0 {
-                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                },
-                _ = look.tick() => self.give_up_late(door).await,
+                read = reader.read_buf(&mut got) => {
+                    if read? == 0 {
+                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                    }
+                    heard_at = Instant::now();
+                }
+                _ = look.tick() => {
+                    self.give_up_late(door).await;
+                    // The answer to a query that is asked alone may just be slow.
+                    if !self.is_alone && heard_at.elapsed() >= SILENCE {
+                        return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                    }
+                }
             }
             if !self.waiting.is_empty() {
                 busy_at = Instant::now();

@@ -15,6 +15,8 @@ struct Far {
     unreachable: usize,
     breaking: usize,
     dialed: Arc<AtomicUsize>,
+    /// The first stream answers no query.
+    is_silent_once: bool,
     /// Answers to so many queries leave at once, the last first.
     together: usize,
     /// The stream is closed when this is asked, before what else has come is answered.
@@ -33,7 +35,8 @@ impl Dialer for Far {
         }
         let breaks = number < self.unreachable + self.breaking;
         let (near, far) = duplex(8192);
-        tokio::spawn(resolve(far, breaks, self.together.max(1), (self.records, self.poison)));
+        let together = if self.is_silent_once && number == 0 { usize::MAX } else { self.together.max(1) };
+        tokio::spawn(resolve(far, breaks, together, (self.records, self.poison)));
         Ok(near)
     }
 
@@ -175,6 +178,13 @@ async fn a_query_is_asked_again_where_the_stream_broke_and_not_for_ever() {
     assert_eq!(ask(Far { breaking: 1, ..Far::default() }, 1).await, [reversed(0)]);
     assert_eq!(ask(Far { breaking: 2, ..Far::default() }, 1).await, [failed(0)]);
     assert_eq!(ask(Far { unreachable: 2, ..Far::default() }, 1).await, [failed(0)]);
+}
+
+#[tokio::test]
+async fn queries_are_asked_again_where_the_stream_says_nothing() {
+    let mut answers = ask(Far { is_silent_once: true, ..Far::default() }, 3).await;
+    answers.sort_unstable_by_key(|answer| answer[HEADER + 5]);
+    assert_eq!(answers, (0..3).map(reversed).collect::<Vec<_>>());
 }
 
 #[tokio::test]
