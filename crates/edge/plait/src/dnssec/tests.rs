@@ -1,7 +1,7 @@
 //! Answers of a DNS on loopback, with zones signed by keys of the test; each path has a nameserver of its own.
 
 use super::device::{MOST_QUESTIONS, MOST_RECORDS};
-use super::zone::{Lie, SignedDns, alias, tlsa};
+use super::zone::{Instead, Lie, SignedDns, WILDCARD, alias, tlsa};
 use super::*;
 use plait_base::SeededRandom;
 use plait_handshake::Identity;
@@ -64,6 +64,48 @@ async fn a_valid_record_of_another_zone_is_not_one_of_this_server() {
 }
 
 #[tokio::test]
+async fn a_wildcard_counts_if_its_zone_proves_that_the_name_has_no_record_of_its_own() {
+    let wildcard = || tlsa(WILDCARD, [3, 1, 1], OTHER.as_bytes());
+    let dns = SignedDns::new().with(wildcard());
+    assert_eq!(over(&anchors_of(&dns), [dns.clone()]).await, Some(vec![OTHER]));
+    let dns = publishing(KEY).with(wildcard());
+    let anchors = anchors_of(&dns);
+    assert_eq!(over(&anchors, [dns.clone()]).await, Some(vec![KEY]));
+    for instead in [Instead::Nothing, Instead::Unsigned, Instead::OfAnotherZone] {
+        let lying = dns.clone().and_lie(Lie::Wildcard(instead));
+        assert_eq!(over(&anchors, [lying]).await, None, "{instead:?}");
+    }
+}
+
+#[tokio::test]
+async fn behind_an_alias_a_wildcard_does_not_count() {
+    let dns = SignedDns::new().with(alias(OWNER, "_dane.gw.example.test.")).with(tlsa(
+        WILDCARD,
+        [3, 1, 1],
+        OTHER.as_bytes(),
+    ));
+    assert_eq!(over(&anchors_of(&dns), [dns]).await, None);
+}
+
+#[tokio::test]
+async fn after_a_denial_without_a_proof_the_next_nameserver_is_asked() {
+    let dns = publishing(KEY);
+    let anchors = anchors_of(&dns);
+    let name = tlsa_name(HOST, 7443).expect("a name");
+    let keys_after = async |first: SignedDns| {
+        let [first, second] = [path(first).await, path(dns.clone()).await];
+        let servers = [first.servers, second.servers].concat();
+        anchors.keys_over(&name, vec![AskedPath { device: first.device, servers }]).await
+    };
+    for instead in [Instead::Nothing, Instead::Unsigned, Instead::OfAnotherZone] {
+        let lying = dns.clone().and_lie(Lie::Denial(instead));
+        assert_eq!(keys_after(lying).await, Some(vec![KEY]), "{instead:?}");
+    }
+    let denying = dns.clone().without_tlsa();
+    assert_eq!(keys_after(denying).await, None, "the proof of the zone ends the search");
+}
+
+#[tokio::test]
 async fn a_signed_alias_leads_to_the_records() {
     let dns = SignedDns::new().with(alias(OWNER, "_dane.example.test.")).with(tlsa(
         "_dane.example.test.",
@@ -86,6 +128,7 @@ async fn one_honest_path_is_enough_whatever_the_other_does() {
         Lie::Slowness,
         Lie::Bulk(200),
         Lie::Maze,
+        Lie::Denial(Instead::Unsigned),
     ] {
         let (paths, begun) = ([dns.clone().and_lie(lie), dns.clone()], Instant::now());
         assert_eq!(over(&anchors, paths).await, Some(vec![KEY]), "{lie:?}");

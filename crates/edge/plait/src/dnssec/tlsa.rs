@@ -1,6 +1,7 @@
 //! TLSA records (RFC 6698, RFC 7671) as keys of a server.
 
 use hickory_net::proto::dnssec::Proof;
+use hickory_net::proto::dnssec::rdata::{DNSSECRData, SigInput};
 use hickory_net::proto::op::DnsResponse;
 use hickory_net::proto::rr::rdata::TLSA;
 use hickory_net::proto::rr::rdata::tlsa::{CertUsage, Matching, Selector};
@@ -34,24 +35,61 @@ pub(super) fn judge(name: &Name, answer: Result<DnsResponse, NetError>) -> Said 
         Err(NetError::Dns(DnsError::Nsec { proof, .. })) => return Said::Unproved(format!("{proof}")),
         Err(error) => return Said::Unproved(error.to_string()),
     };
-    let records = records_of(name, &answer.answers);
+    let denying = denying_zone(&answer);
+    let records = records_of(name, &answer.answers, denying);
     if !records.is_empty() {
         return keys(records.into_iter());
     }
-    let mut all = answer.all_sections();
-    if answer.answers.is_empty() && all.any(|record| record.proof == Proof::Secure) {
+    if answer.answers.is_empty() && denying.is_some_and(|zone| zone.zone_of(name)) {
         return Said::NoKey;
     }
     if is_signed(&answer) && answer.all_sections().any(|record| record.proof == Proof::Bogus) {
         return Said::Bogus;
     }
-    Said::Unproved("the answer is not signed".to_owned())
+    Said::Unproved("the answer is not signed, or denies a record without a proof".to_owned())
 }
 
-/// The proved TLSA records of `name`, behind proved aliases. A valid record of another name counts for nothing: the attacker may own it.
-fn records_of<'a>(name: &Name, answers: &'a [Record]) -> Vec<&'a TLSA> {
-    let mut name = name;
-    let of = |name: &Name, record: &&Record| record.name == *name && record.proof == Proof::Secure;
+/// The zone whose proved records (NSEC, NSEC3) deny a name in this answer, if it is a single one. The validator (hickory-net 0.26) checks
+/// denials only if one of them is proved, and not that they are from the zone of the name: without this, an unsigned record of another
+/// zone, or a denial of a zone that the attacker owns, would replace the proof.
+fn denying_zone(answer: &DnsResponse) -> Option<&Name> {
+    let denies =
+        |signature: &&SigInput| matches!(signature.type_covered, RecordType::NSEC | RecordType::NSEC3);
+    let proved = answer.authorities.iter().filter_map(proved_signature);
+    let mut zones = proved.filter(denies).map(|signature| &signature.signer_name);
+    let zone = zones.next()?;
+    zones.all(|other| other == zone).then_some(zone)
+}
+
+/// The signature in a record, if it is one that has proved others.
+fn proved_signature(record: &Record) -> Option<&SigInput> {
+    match &record.data {
+        RData::DNSSEC(DNSSECRData::RRSIG(signature)) if record.proof == Proof::Secure => {
+            Some(signature.input())
+        }
+        _ => None,
+    }
+}
+
+/// The zone that has signed a wildcard (`*`) from which `record` was made; `None` if the zone has `record` itself.
+fn wildcard_zone<'a>(record: &Record, answers: &'a [Record]) -> Option<&'a Name> {
+    let of_it = answers.iter().filter(|other| other.name == record.name).filter_map(proved_signature);
+    let mut of_it = of_it.filter(|input| input.type_covered == record.record_type());
+    of_it.find(|input| input.num_labels < record.name.num_labels()).map(|input| &input.signer_name)
+}
+
+/// The proved TLSA records of `asked`, behind proved aliases. A valid record of another name counts for nothing: the attacker may own it.
+/// One that was made from a wildcard counts if the same zone denies that the name has a record of its own. The validator checks this for
+/// `asked` alone, so that behind an alias a wildcard never counts.
+fn records_of<'a>(asked: &Name, answers: &'a [Record], denying: Option<&Name>) -> Vec<&'a TLSA> {
+    let mut name = asked;
+    let of = |name: &Name, record: &&Record| {
+        let is_own = || match wildcard_zone(record, answers) {
+            None => true,
+            Some(zone) => name == asked && denying == Some(zone),
+        };
+        record.name == *name && record.proof == Proof::Secure && is_own()
+    };
     for _ in 0..=MAX_ALIASES {
         let records = answers.iter().filter(|record| of(name, record));
         let records: Vec<_> = records

@@ -43,7 +43,24 @@ pub(crate) enum Lie {
     Bulk(u32),
     /// Adds signatures of zones without end, whose keys must be asked for.
     Maze,
+    /// Denies TLSA records, and adds a valid record of the root.
+    Denial(Instead),
+    /// Makes TLSA records from the wildcard [`WILDCARD`], although the name has its own.
+    Wildcard(Instead),
 }
+
+/// What an attacker puts in the place of a proof that the zone has no record of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Instead {
+    Nothing,
+    /// A record of a zone that is not signed.
+    Unsigned,
+    /// A denial that `attacker.test` has signed, for all names up to `zzz.test`.
+    OfAnotherZone,
+}
+
+/// A wildcard whose records answer for each name below that has none of its own.
+pub(crate) const WILDCARD: &str = "*.gw.example.test.";
 
 #[derive(Clone)]
 struct Zone {
@@ -77,6 +94,14 @@ impl SignedDns {
     pub(crate) fn with(mut self, record: Record) -> Self {
         let zone = self.zone_of(&record.name, record.record_type());
         self.zones[zone].records.push(record);
+        self
+    }
+
+    /// The zones before they had TLSA records.
+    pub(crate) fn without_tlsa(mut self) -> Self {
+        for zone in &mut self.zones {
+            zone.records.retain(|record| record.record_type() != RecordType::TLSA);
+        }
         self
     }
 
@@ -140,6 +165,9 @@ impl SignedDns {
                 answer.add_answers(zone.signed_set(aliases));
                 name = target;
                 continue;
+            } else if let Some(made) = zone.made_from_wildcard(&name, asked.query_type()) {
+                answer.add_answers(made);
+                answer.add_authorities(zone.range(&wildcard(), &zone.apex));
             } else {
                 answer.add_authorities(zone.denial(&name));
             }
@@ -189,9 +217,33 @@ impl SignedDns {
                     answer.add_answers(zone.signed_set(zone.rrset(&owner, RecordType::TLSA)));
                 }
             }
-            Lie::BrokenSignatures | Lie::OfAnotherZone => {}
+            Lie::Denial(instead) if is_tlsa => {
+                answer.metadata.response_code = ResponseCode::NXDomain;
+                answer.answers.clear();
+                answer.authorities = self.in_place_of_proof(instead);
+                answer.add_additionals(self.zones[0].signed_soa());
+            }
+            Lie::Wildcard(instead) if is_tlsa => {
+                let zone = &self.zones[self.zone_of(&wildcard(), RecordType::TLSA)];
+                let made = zone.made_from_wildcard(asked.name(), RecordType::TLSA);
+                answer.answers = made.expect("the zone has the wildcard");
+                answer.authorities = self.in_place_of_proof(instead);
+            }
+            Lie::BrokenSignatures | Lie::OfAnotherZone | Lie::Denial(_) | Lie::Wildcard(_) => {}
         }
         Some(())
+    }
+
+    fn in_place_of_proof(&self, instead: Instead) -> Vec<Record> {
+        let [plain, attacker, last] =
+            ["plain.test.", "attacker.test.", "zzz.test."].map(|name| name.parse::<Name>().expect("a name"));
+        match instead {
+            Instead::Nothing => Vec::new(),
+            Instead::Unsigned => vec![record(&plain, RData::NS(NS(plain.clone())))],
+            Instead::OfAnotherZone => {
+                self.zones[self.zone_of(&attacker, RecordType::NSEC)].range(&attacker, &last)
+            }
+        }
     }
 
     /// The zone that answers for a name: the deepest, but for DS records the one above.
@@ -277,17 +329,38 @@ impl Zone {
         records.into_iter().chain([signature]).collect()
     }
 
+    /// The records of this type that the wildcard makes for `name`; `None` if the zone has no such wildcard.
+    fn made_from_wildcard(&self, name: &Name, kind: RecordType) -> Option<Vec<Record>> {
+        let found = self.rrset(&wildcard(), kind);
+        if found.is_empty() || !wildcard().base_name().zone_of(name) {
+            return None;
+        }
+        let mut made = self.signed_set(found);
+        for record in &mut made {
+            record.name = name.clone();
+        }
+        Some(made)
+    }
+
+    /// The proof that the zone has no name between `from` and `to`; `to` is its apex if `from` is the last name.
+    fn range(&self, from: &Name, to: &Name) -> Vec<Record> {
+        let types = self.records.iter().filter(|record| record.name == *from).map(Record::record_type);
+        let nsec = NSEC::new_cover_self(to.clone(), types);
+        self.signed_set(vec![record(from, RData::DNSSEC(DNSSECRData::NSEC(nsec)))])
+    }
+
     /// The proof that a name has no record of the type that was asked for (RFC 9824: a record for this name alone).
     fn denial(&self, name: &Name) -> Vec<Record> {
         let mut proof = self.signed_soa();
         if self.key.is_some() {
-            let next = name.prepend_label(&b"\0"[..]).expect("short");
-            let types = self.records.iter().filter(|record| record.name == *name).map(Record::record_type);
-            let nsec = NSEC::new_cover_self(next, types);
-            proof.extend(self.signed_set(vec![record(name, RData::DNSSEC(DNSSECRData::NSEC(nsec)))]));
+            proof.extend(self.range(name, &name.prepend_label(&b"\0"[..]).expect("short")));
         }
         proof
     }
+}
+
+fn wildcard() -> Name {
+    WILDCARD.parse().expect("a name")
 }
 
 /// The present, plus so many seconds, as signatures count it.
