@@ -127,3 +127,30 @@ impl Authorities {
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
+
+#[cfg(all(test, feature = "dnssec"))]
+mod tests {
+    use clap::Parser;
+    use plait::Host;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        authorities: Authorities,
+    }
+
+    #[test]
+    fn a_file_without_trust_anchors_is_refused_by_its_name() {
+        let file = std::env::temp_dir().join(format!("plait-anchors-{}", std::process::id()));
+        fs::write(&file, "; nothing\n").expect("written");
+        let name = file.display().to_string();
+        let words = Words::try_parse_from(["plait", "--dnssec-anchors", &name]).expect("good words");
+        let error = words.authorities.with_anchors(Host::builder()).expect_err("no record");
+        assert!(format!("{error:#}").contains(&name), "{error:#}");
+        fs::remove_file(&file).expect("removed");
+        let error = words.authorities.with_anchors(Host::builder()).expect_err("no file");
+        assert!(format!("{error:#}").contains(&name), "{error:#}");
+    }
+}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ConnectOptions, ErrorKind, Fingerprint, Remote};
+use plait::{ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
@@ -16,6 +16,7 @@ use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control;
+use crate::time_limit::TimeLimit;
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
@@ -59,7 +60,8 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let host = arguments.authorities.with_anchors(host)?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
     let (mut protection, mut trust) = opener(HostPaths::of(&host))?;
-    let addresses = trust.look_up(&host, &remote, addresses).await?;
+    let limit = TimeLimit::new(arguments.connect_timeout);
+    let addresses = trust.look_up(&host, &remote, addresses, limit).await?;
     if let Some(keys) = trust.published() {
         protection = protection::published(&arguments.options, keys)?;
     }
@@ -67,10 +69,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses.iter().copied());
-    let options = arguments
-        .connect_timeout
-        .map_or_else(ConnectOptions::new, |limit| ConnectOptions::new().within(limit));
-    let stream = match host.connect_with(remote.clone(), protection, &options).await {
+    let stream = match host.connect_with(remote.clone(), protection, &limit.rest()).await {
         Ok(stream) => stream,
         Err(error) => {
             let are_paths_missing = error.kind() == ErrorKind::NotProtected && trust.goes_by_paths();

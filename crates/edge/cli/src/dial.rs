@@ -32,6 +32,7 @@ use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
+use crate::time_limit::TimeLimit;
 use crate::{exit, output, protection, server_addresses, server_watch, session};
 
 /// The server of `run`, `proxy` and `forward`.
@@ -114,16 +115,16 @@ impl Towards {
         let firewall = session::clear_the_way(&self.options, &host)?;
         let paths = HostPaths::of(&host);
         let mut protection = self.protection(self.server.pin, paths)?;
+        let limit = TimeLimit::new(Some(self.connect_timeout));
         let addresses = match protection::is_sealed(&self.options) && !self.authorities.are_given() {
-            true => server_identity.look_up(&host, &self.remote(), addresses).await?,
+            true => server_identity.look_up(&host, &self.remote(), addresses, limit).await?,
             false => addresses,
         };
         if let Some(keys) = server_identity.published() {
             protection = protection::published(&self.options, keys)?;
         }
         let remote = self.remote().at(addresses.iter().copied());
-        let within = ConnectOptions::new().within(self.connect_timeout);
-        let server = match host.connect_with(remote, protection.clone(), &within).await {
+        let server = match host.connect_with(remote, protection.clone(), &limit.rest()).await {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
                 if protection::is_sealed(&self.options) {

@@ -40,6 +40,7 @@ mod session;
 mod shown;
 mod sightings;
 mod status;
+mod time_limit;
 #[cfg(unix)]
 mod unix;
 

@@ -17,6 +17,7 @@ use crate::options::{self, Options, Policy};
 use crate::output::say;
 use crate::server_identity::{FIRST_CONTACT_PATHS, ServerIdentity, Sighting};
 use crate::system::is_root;
+use crate::time_limit::TimeLimit;
 
 /// The peer does not have the expected identity.
 #[derive(Debug)]
@@ -325,11 +326,12 @@ impl Trust {
         host: &Host,
         remote: &Remote,
         found: Vec<SocketAddr>,
+        limit: TimeLimit,
     ) -> anyhow::Result<Vec<SocketAddr>> {
         if !self.is_asked_for || self.is_decided {
             return Ok(found);
         }
-        self.server.look_up(host, remote, found).await
+        self.server.look_up(host, remote, found, limit).await
     }
 
     /// As [`ServerIdentity::published`].

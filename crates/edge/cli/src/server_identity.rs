@@ -11,6 +11,7 @@ use plait_proxy::url::ServerUrl;
 use crate::certificate::AcceptNew;
 use crate::output::say;
 use crate::protection::WrongPeer;
+use crate::time_limit::TimeLimit;
 
 /// A server, and the facts about it before it answers.
 pub(crate) struct ServerIdentity {
@@ -88,24 +89,25 @@ impl ServerIdentity {
 
     /// Asks over each path of `host` which keys the DNS zone of an unknown server publishes. If none is proved, looks up its name over each
     /// path, if the number of paths to it matters. Returns the addresses to connect to: those that most paths name, or `found` if no path
-    /// names any.
+    /// names any. The search for a proof may take half of the time: without one, the connection is opened all the same.
     ///
     /// # Errors
-    /// `remote` is not a name and a port.
+    /// `remote` is not a name and a port, or the time is over.
     pub(crate) async fn look_up(
         &mut self,
         host: &Host,
         remote: &Remote,
         found: Vec<SocketAddr>,
+        limit: TimeLimit,
     ) -> anyhow::Result<Vec<SocketAddr>> {
         if self.expected().is_none() {
-            self.published = host.published_keys(remote).await;
+            self.published = limit.half(host.published_keys(remote)).await.flatten();
         }
         if !self.is_new() || self.accepts_new == Some(AcceptNew::OnePath) {
             return Ok(found);
         }
         self.shared = host.shared_networks();
-        let names = host.look_up(remote).await?;
+        let names = limit.all(host.look_up(remote)).await??;
         let addresses = names.addresses().to_vec();
         self.names = Some(names);
         Ok(if addresses.is_empty() { found } else { addresses })

@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use plait::Fingerprint;
 use plait_proxy::url::ServerUrl;
@@ -87,6 +88,24 @@ fn without_a_proof_a_pin_says_what_it_rests_on() {
     let met = net.meet(BOTH, &["--accept-new"]);
     assert_eq!(met.code, Some(0), "{}", met.said);
     assert!(met.known.contains("paths=2 names=agreed"), "{}", met.known);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_search_for_a_proof_ends_with_the_time_limit_of_the_connection() {
+    let net = Net::new("dnslimit");
+    net.lie(0, net.honest().and_lie(Lie::Silence));
+    // The search for a proof asks one after the other, for eight seconds in all.
+    fs::write(net.world.file("resolv.conf"), format!("nameserver {NAMESERVER}\n").repeat(3))
+        .expect("written");
+    let limited = ["--accept-new=one-path", "--connect-timeout", "2"];
+    let url = "plait://gw.example.test:7443";
+    for call in [&["connect", url][..], &["run", "-s", url]] {
+        let begun = Instant::now();
+        let met = net.contact(call, ONE, &limited);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{call:?}: {:?}: {}", begun.elapsed(), met.said);
+        assert!(met.known.contains("paths=1 names=one-path"), "{call:?}: {}", met.said);
+    }
 }
 
 #[test]
@@ -188,8 +207,13 @@ impl Net {
         });
     }
 
-    /// A first contact over these paths, without a terminal: each has a directory of keys of its own.
+    /// A first contact by `plait run` over these paths.
     fn meet(&self, paths: &[&str], options: &[&str]) -> Met {
+        self.contact(&["run", "-s", "plait://gw.example.test:7443"], paths, options)
+    }
+
+    /// A first contact over these paths, without a terminal: each has a directory of keys of its own.
+    fn contact(&self, call: &[&str], paths: &[&str], options: &[&str]) -> Met {
         let keys = {
             let mut contacts = self.contacts.lock().expect("no panic");
             *contacts += 1;
@@ -197,19 +221,12 @@ impl Net {
         };
         let script = "mount --bind resolv.conf /etc/resolv.conf && exec setsid --wait \"$@\"";
         let mut command = Command::new("unshare");
-        command.args([
-            "--mount",
-            "sh",
-            "-c",
-            script,
-            "sh",
-            PLAIT,
-            "run",
-            "-s",
-            "plait://gw.example.test:7443",
-        ]);
+        command.args(["--mount", "sh", "-c", script, "sh", PLAIT]).args(call);
         command.args(paths.iter().flat_map(|path| ["--path", path]));
-        command.args(["--dnssec-anchors", "anchors", "--keys", &keys]).args(options).args(["--", "true"]);
+        command.args(["--dnssec-anchors", "anchors", "--keys", &keys]).args(options);
+        if call[0] == "run" {
+            command.args(["--", "true"]);
+        }
         command.env_remove("SUDO_UID").current_dir(&self.world.directory).stdin(Stdio::null());
         let output = self.world.client.enter(|| command.output()).expect("entered").expect("started");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,0 +1,75 @@
+//! The time limit of an attempt to reach a server.
+
+use std::io;
+use std::time::Duration;
+
+use plait::ConnectOptions;
+use tokio::time::{Instant, timeout_at};
+
+/// The time of `--connect-timeout`, from now on: for all that is asked about a server, and for the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimit {
+    begun: Instant,
+    limit: Option<Duration>,
+}
+
+impl TimeLimit {
+    /// Starts the clock. `None`: what is awaited has limits of its own.
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
+        Self { begun: Instant::now(), limit }
+    }
+
+    /// Does something within half of the time, so that the rest is left if it fails. `None`: it took longer.
+    pub(crate) async fn half<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        by(self.limit.and_then(|limit| self.begun.checked_add(limit / 2)), work).await
+    }
+
+    /// Does something within the time.
+    ///
+    /// # Errors
+    /// It took longer ([`io::ErrorKind::TimedOut`]).
+    pub(crate) async fn all<T>(self, work: impl Future<Output = T>) -> io::Result<T> {
+        let until = self.limit.and_then(|limit| self.begun.checked_add(limit));
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the name of the server was not found in time");
+        by(until, work).await.ok_or_else(late)
+    }
+
+    /// Options of a connection that must be open in the time that is left.
+    pub(crate) fn rest(self) -> ConnectOptions {
+        let options = ConnectOptions::new();
+        self.limit.map_or_else(ConnectOptions::new, |limit| {
+            options.within(limit.saturating_sub(self.begun.elapsed()))
+        })
+    }
+}
+
+async fn by<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => timeout_at(until, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn half_and_all_of_the_time_end_together_with_it() {
+        let limit = TimeLimit::new(Some(Duration::from_millis(200)));
+        assert_eq!(limit.half(pending::<()>()).await, None);
+        assert!((100..190).contains(&limit.begun.elapsed().as_millis()), "{limit:?}");
+        let late = limit.all(pending::<()>()).await.expect_err("it never ends");
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert!(limit.begun.elapsed() >= Duration::from_millis(200), "{limit:?}");
+        assert_eq!(limit.half(async { 1 }).await, Some(1), "what needs no time is never late");
+    }
+
+    #[tokio::test]
+    async fn without_a_limit_nothing_is_late() {
+        let limit = TimeLimit::new(None);
+        assert_eq!((limit.half(async { 1 }).await, limit.all(async { 2 }).await.ok()), (Some(1), Some(2)));
+    }
+}
