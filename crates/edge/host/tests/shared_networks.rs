@@ -79,6 +79,29 @@ fn two_gateways_with_the_same_private_address_are_two_networks() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_device_that_comes_up_is_never_up_in_the_network_of_another_that_looks_like_its_own() {
+    let home = Home::with_two_routers().expect("root can make namespaces");
+    let host = start(&home);
+    let ip = |words: &str| home.client.ip(words).expect("ip works");
+    for _ in 0..4 {
+        ip("address delete 192.168.1.3/24 dev wlan0");
+        wait_for(|| (!host.paths()[1].up).then_some(())).expect("it is down");
+        ip("neighbour flush dev wlan0");
+        ip("address add 192.168.1.3/24 dev wlan0");
+        ip("route add default via 192.168.1.1 dev wlan0 metric 2");
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            let paths = host.paths();
+            let networks: Vec<_> = paths.iter().map(|path| path.network).collect();
+            assert!(!paths[1].up || networks == [None; 2], "{networks:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        wait_for(|| host.paths()[1].up.then_some(())).expect("it is up again");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_gateway_that_takes_the_link_address_of_another_is_one_network_with_it_only_as_long_as_it_does() {
     let home = Home::with_two_routers().expect("root can make namespaces");
     let [first, own] = [0, 1].map(|router| home.link_address(router).expect("an address"));

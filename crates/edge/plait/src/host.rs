@@ -184,7 +184,7 @@ impl Host {
     /// `remote` is not a name and a port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no
     /// error: [`Names::doubt`] reports it.
     pub async fn look_up(&self, remote: &Remote) -> Result<Names, Error> {
-        remote.look_up_over(&self.devices(), &self.nameservers).await
+        remote.look_up_over(&self.devices_that_are_up(), &self.nameservers).await
     }
 
     /// Looks up the keys that the DNS zone of a server publishes for it (TLSA, RFC 6698), over each path of this host. Only keys that DNSSEC
@@ -197,7 +197,7 @@ impl Host {
     pub async fn published_keys(&self, remote: &Remote) -> Option<Vec<Fingerprint>> {
         let anchors = self.anchors.as_ref()?;
         let (host, port) = remote.name_and_port()?;
-        anchors.keys_of(host, port, &self.devices(), &self.nameservers).await
+        anchors.keys_of(host, port, &self.devices_that_are_up(), &self.nameservers).await
     }
 
     /// Accepts connections to `port` of the paths' devices.
@@ -214,6 +214,12 @@ impl Host {
     /// The devices of the paths that may carry something, each once, for all carriers.
     fn devices(&self) -> Devices {
         Devices::in_use(&self.inner.paths(), self.shared_networks())
+    }
+
+    /// Those whose paths are up now. The network of a device that is just coming up is not known yet, so it must not be asked.
+    fn devices_that_are_up(&self) -> Devices {
+        let paths: Vec<_> = self.inner.paths().into_iter().filter(|path| path.up).collect();
+        Devices::in_use(&paths, self.shared_networks())
     }
 
     /// The number of disjoint paths: of networks that the devices lead into, as far as this machine can see. Paths that must carry nothing

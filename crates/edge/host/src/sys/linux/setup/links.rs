@@ -85,7 +85,12 @@ impl Link {
         })
     }
 
-    /// That address, if it is deprecated: then all are.
+    /// Those addresses, of both families.
+    pub(super) fn own_addresses(&self) -> Vec<IpAddr> {
+        self.v4().map(IpAddr::V4).into_iter().chain(self.v6().map(IpAddr::V6)).collect()
+    }
+
+    /// The IPv6 address of this device for other hosts, if it is deprecated: then all are.
     pub(super) fn deprecated_v6(&self) -> Option<Ipv6Addr> {
         let is_deprecated =
             |own: &Ipv6Addr| self.valid().any(|it| it.deprecated && it.local == Some(IpAddr::V6(*own)));
@@ -134,6 +139,11 @@ impl Link {
     /// The same with these flags.
     pub(super) fn set_flags(&mut self, flags: &[&str]) {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
+    /// The same with this address instead of each.
+    pub(super) fn set_address(&mut self, address: IpAddr) {
+        self.addresses.iter_mut().for_each(|own| own.local = Some(address));
     }
 }
 

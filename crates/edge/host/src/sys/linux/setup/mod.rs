@@ -423,6 +423,7 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> 
     let ConfiguredPath { spec, id, index, .. } = path;
     let link = snapshot.link(spec.device());
     let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
+    let is_up = link.is_some_and(Link::is_up) && !snapshot.is_coming(spec.device());
     Path {
         id: *id,
         name: spec.device().to_owned(),
@@ -434,6 +435,6 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> 
         public_v4,
         public_v6,
         mtu: path_mtu(link.map_or(0, |link| link.mtu)),
-        up: link.is_some_and(Link::is_up) && (public_v4.is_some() || public_v6.is_some()),
+        up: is_up && (public_v4.is_some() || public_v6.is_some()),
     }
 }

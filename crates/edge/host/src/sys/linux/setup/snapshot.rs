@@ -24,6 +24,8 @@ pub(crate) struct Snapshot {
     tunnels: Tunnels,
     /// The networks that devices of paths share.
     networks: SharedNetworks,
+    /// The devices that have come up, and whose networks are not known yet.
+    coming: BTreeSet<String>,
 }
 
 impl Snapshot {
@@ -43,12 +45,13 @@ impl Snapshot {
             tables: [RoutingTables::take(Family::V4)?, RoutingTables::take(Family::V6)?],
             tunnels,
             networks: SharedNetworks::default(),
+            coming: BTreeSet::new(),
         })
     }
 
     /// Whether `other` has the same devices, addresses and routes.
     pub(super) fn has_routes_of(&self, other: &Self) -> bool {
-        let Self { links, tables, tunnels: _, networks: _ } = self;
+        let Self { links, tables, tunnels: _, networks: _, coming: _ } = self;
         (links, tables) == (&other.links, &other.tables)
     }
 
@@ -61,6 +64,15 @@ impl Snapshot {
         self.networks = networks;
     }
 
+    pub(super) fn set_coming(&mut self, coming: BTreeSet<String>) {
+        self.coming = coming;
+    }
+
+    /// Whether the path over a device that is up must be reported as down: its network is not known yet.
+    pub(super) fn is_coming(&self, name: &str) -> bool {
+        self.coming.contains(name)
+    }
+
     /// The networks that devices of paths share.
     pub(crate) fn shared_networks(&self) -> &SharedNetworks {
         &self.networks
@@ -70,9 +82,11 @@ impl Snapshot {
         self.links.iter().find(|link| link.name == name)
     }
 
-    /// The facts about a device for paths over UDP.
+    /// The facts about a device for paths over UDP. One that is coming is not up.
     pub(crate) fn device(&self, name: &str) -> Device {
-        self.link(name).map(Link::device).unwrap_or_default()
+        let mut device = self.link(name).map(Link::device).unwrap_or_default();
+        device.is_up &= !self.is_coming(name);
+        device
     }
 
     /// All devices.
@@ -180,6 +194,7 @@ impl Snapshot {
             tables: [v4, v6].map(|routes| RoutingTables::shown(routes, "[]")),
             tunnels: Tunnels::default(),
             networks: SharedNetworks::default(),
+            coming: BTreeSet::new(),
         }
     }
 
@@ -187,6 +202,13 @@ impl Snapshot {
     pub(super) fn with_flags(mut self, device: &str, flags: &[&str]) -> Self {
         let of_device = self.links.iter_mut().filter(|link| link.name == device);
         of_device.for_each(|link| link.set_flags(flags));
+        self
+    }
+
+    /// The same with this address of a device instead of its own.
+    pub(super) fn with_address(mut self, device: &str, address: &str) -> Self {
+        let of_device = self.links.iter_mut().filter(|link| link.name == device);
+        of_device.for_each(|link| link.set_address(address.parse().expect("an address")));
         self
     }
 
@@ -235,6 +257,15 @@ mod tests {
         let wlan0 = snapshot.link("wlan0").expect("it exists");
         assert!(!wlan0.is_up());
         assert_eq!(wlan0.v6(), None);
+    }
+
+    #[test]
+    fn a_device_whose_network_is_not_known_yet_is_not_up_and_has_its_addresses_and_routes() {
+        let (known, mut coming) = (snapshot(), snapshot());
+        coming.set_coming(["eth0".to_owned()].into());
+        assert!(known.device("eth0").is_up && !coming.device("eth0").is_up);
+        assert_eq!(coming.device("eth0").v4, known.device("eth0").v4);
+        assert!(coming != known && coming.has_routes_of(&known), "both are taken");
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //!
 //! Two devices lead into one network if they have the same gateway: the same address, and the same link-layer address. An address alone
 //! proves nothing, because 192.168.1.1 is the gateway of many networks. If a link-layer address is unknown, the kernel is made to ask for
-//! it. Devices with the same gateway address count as one until the answer comes; without an answer, if they have addresses in one subnet.
+//! it. Without an answer, devices with the same gateway address count as one if they have addresses in one subnet.
 //! Devices with the same address of their own are in different networks, whatever their gateways look like: USB modems of one type share
 //! all three. A tunnel leads into the network of the device that carries it.
 //!
-//! A device that is down, or has no gateway, keeps the way that it had: its return must not look like another path.
+//! A device that is down, or has no gateway, keeps the way that it had: its return must not look like another path. A device that comes up
+//! counts as down until the gateways that decide about it have answered, or have had the time.
 
+mod coming;
 mod uplink;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 use plait_mptcp::PathClass;
 use tracing::{debug, warn};
 
+use self::coming::Coming;
 use self::uplink::{Gateway, Uplink};
 use super::links::Link;
 use super::neighbours::Neighbours;
@@ -46,6 +49,7 @@ pub(crate) struct Uplinks {
     known: BTreeMap<String, Uplink>,
     /// The questions that are not answered yet, by device and gateway.
     questions: BTreeMap<(String, IpAddr), Question>,
+    coming: Coming,
     /// The tunnels that the log has warned of.
     warned: BTreeSet<String>,
     next: NextLook,
@@ -91,6 +95,7 @@ impl Uplinks {
         let (networks, to_ask) = self.take(Instant::now(), &seen, paths);
         to_ask.iter().for_each(|gateway| ask(&snapshot, gateway));
         snapshot.set_shared_networks(networks);
+        snapshot.set_coming(self.coming.devices());
         Ok(snapshot)
     }
 
@@ -113,20 +118,23 @@ impl Uplinks {
 
     /// Takes what a look has shown. Returns the networks that devices share, and the gateways to ask.
     fn take(&mut self, now: Instant, seen: &Seen<'_>, paths: &[PathSpec]) -> (SharedNetworks, Vec<Gateway>) {
+        let (mut ways, mut current) = (self.known.clone(), BTreeSet::new());
         for device in paths.iter().map(PathSpec::device) {
             let way = Uplink::of(device, seen.snapshot, seen.tunnels, seen.neighbours);
-            let is_current = is_up(seen.snapshot, device) && way.is_known();
-            if is_current || !self.known.get(device).is_some_and(Uplink::is_known) {
-                self.known.insert(device.to_owned(), way);
+            if is_up(seen.snapshot, device) && way.is_known() {
+                current.insert(device);
+            }
+            if current.contains(device) || !ways.get(device).is_some_and(Uplink::is_known) {
+                ways.insert(device.to_owned(), way);
             }
         }
-        let doubtful = self.doubtful(seen.snapshot, paths);
+        let doubtful = doubtful(&ways, seen.snapshot, paths);
         let to_ask = self.note_questions(now, &doubtful);
-        let mut ways = self.known.clone();
         for gateway in ways.values_mut().flat_map(|way| &mut way.gateways) {
             let question = self.questions.get(&gateway.key());
             gateway.is_asked = question.is_some_and(|question| question.is_new(now));
         }
+        let ways = self.settled(now, seen.snapshot, paths, &current, ways);
         let devices: Vec<String> = paths.iter().map(|path| path.device().to_owned()).collect();
         let networks = SharedNetworks::group(&devices, |one, other| ways.get(one)?.meets(ways.get(other)?));
         let review = if networks.is_empty() { NextLook::NotNeeded } else { NextLook::Review(REVIEW) };
@@ -148,25 +156,40 @@ impl Uplinks {
         due
     }
 
-    /// The gateways without a known link-layer address that decides whether two paths share a network, each once, as far as they can be
-    /// asked now.
-    fn doubtful(&self, snapshot: &Snapshot, paths: &[PathSpec]) -> Vec<Gateway> {
-        let used = paths.iter().filter(|path| path.class() != PathClass::Never);
-        let ways: Vec<&Uplink> = used.filter_map(|path| self.known.get(path.device())).collect();
-        let mut doubtful: Vec<Gateway> = Vec::new();
-        for way in &ways {
-            let others = ways.iter().filter(|other| other.device != way.device);
-            let others: Vec<&Gateway> = others.flat_map(|other| &other.gateways).collect();
-            for gateway in &way.gateways {
-                let link = snapshot.link(&gateway.carrier);
-                let can_be_asked = gateway.link_address.is_none() && link.is_some_and(Link::can_ask);
-                let decides = others.iter().any(|other| gateway.may_be(other));
-                if can_be_asked && decides && !doubtful.contains(gateway) {
-                    doubtful.push(gateway.clone());
-                }
+    /// Returns the ways that count. A device about which gateways are being asked counts by the way that it had before, if it had any.
+    fn settled(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        paths: &[PathSpec],
+        current: &BTreeSet<&str>,
+        mut ways: BTreeMap<String, Uplink>,
+    ) -> BTreeMap<String, Uplink> {
+        let is_asked = |way: &Uplink| ways.values().any(|other| way.is_decided_with(other));
+        let asked: BTreeSet<String> =
+            ways.values().filter(|way| is_asked(way)).map(|way| way.device.clone()).collect();
+        let is_used = |device: &str| {
+            paths.iter().any(|path| path.device() == device && path.class() != PathClass::Never)
+        };
+        for (device, way) in ways.clone() {
+            // The gateway of a path that must carry nothing has not been asked: there is no earlier way to count by.
+            let link = snapshot.link(&device).filter(|_| is_used(&device));
+            if self.coming.take(
+                now,
+                &device,
+                link,
+                current.contains(device.as_str()),
+                asked.contains(&device),
+            ) {
+                self.known.insert(device, way);
+                continue;
             }
+            match self.known.get(&device) {
+                Some(before) => ways.insert(device, before.as_settled()),
+                None => ways.remove(&device),
+            };
         }
-        doubtful
+        ways
     }
 
     /// Warns of these tunnels, once of each.
@@ -204,6 +227,27 @@ impl Question {
             None => NextLook::Review(self.again().saturating_duration_since(now)),
         }
     }
+}
+
+/// The gateways without a known link-layer address that decides whether two paths share a network, each once, as far as they can be
+/// asked now.
+fn doubtful(known: &BTreeMap<String, Uplink>, snapshot: &Snapshot, paths: &[PathSpec]) -> Vec<Gateway> {
+    let used = paths.iter().filter(|path| path.class() != PathClass::Never);
+    let ways: Vec<&Uplink> = used.filter_map(|path| known.get(path.device())).collect();
+    let mut doubtful: Vec<Gateway> = Vec::new();
+    for way in &ways {
+        let others = ways.iter().filter(|other| other.device != way.device);
+        let others: Vec<&Gateway> = others.flat_map(|other| &other.gateways).collect();
+        for gateway in &way.gateways {
+            let link = snapshot.link(&gateway.carrier);
+            let can_be_asked = gateway.link_address.is_none() && link.is_some_and(Link::can_ask);
+            let decides = others.iter().any(|other| gateway.may_be(other));
+            if can_be_asked && decides && !doubtful.contains(gateway) {
+                doubtful.push(gateway.clone());
+            }
+        }
+    }
+    doubtful
 }
 
 fn is_up(snapshot: &Snapshot, device: &str) -> bool {

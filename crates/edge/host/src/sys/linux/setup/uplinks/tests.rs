@@ -74,6 +74,11 @@ impl Looks {
         (networks, to_ask.into_iter().map(|gateway| gateway.carrier).collect())
     }
 
+    /// The devices that are reported as down although they are up.
+    fn coming(&self) -> Vec<String> {
+        self.uplinks.coming.devices().into_iter().collect()
+    }
+
     /// Returns the number of shared networks, the devices of the gateways that are asked, and the next look.
     fn count(&mut self, snapshot: &Snapshot, neighbours: &Neighbours) -> (usize, Vec<String>, NextLook) {
         let (networks, asked) = self.look(snapshot, &Tunnels::default(), neighbours);
@@ -118,23 +123,24 @@ fn modems_of_one_type_that_give_the_same_address_are_two_networks() {
 const SAME: [&str; 3] = ["192.168.1.1", "192.168.1.1", "192.168.1.1"];
 
 #[test]
-fn unknown_link_addresses_are_asked_for_once_and_the_devices_count_as_one_until_the_answers() {
+fn unknown_link_addresses_are_asked_for_once_and_the_devices_are_not_up_until_the_answers() {
     let snapshot = snapshot(SAME);
     let mut looks = Looks::at(&["eth0", "wlan0", "wwan0"]);
     let all = ["eth0", "wlan0", "wwan0"].map(str::to_owned).to_vec();
     let none = neighbours(&[]);
     // wwan0 is in another subnet, and is asked as well.
-    assert_eq!(looks.count(&snapshot, &none), (1, all.clone(), NextLook::Answer(FIRST_LOOK)));
-    let (networks, _) = looks.look(&snapshot, &Tunnels::default(), &none);
-    assert_eq!(networks.iter().next().map(|one| one.devices.clone()), Some(all.clone()));
+    assert_eq!(looks.count(&snapshot, &none), (0, all.clone(), NextLook::Answer(FIRST_LOOK)));
+    assert_eq!(looks.coming(), all);
     looks.later(FIRST_LOOK);
-    assert_eq!(looks.count(&snapshot, &none), (1, Vec::new(), NextLook::Answer(FIRST_LOOK)), "asked before");
+    assert_eq!(looks.count(&snapshot, &none), (0, Vec::new(), NextLook::Answer(FIRST_LOOK)), "asked before");
+    assert_eq!(looks.coming(), all);
     looks.later(FIRST_LOOK);
     let answers = neighbours(&[("eth0", SAME[0], A), ("wlan0", SAME[0], B), ("wwan0", SAME[0], A)]);
     let (networks, asked) = looks.look(&snapshot, &Tunnels::default(), &answers);
     assert_eq!(asked, [""; 0]);
     let why = format!("eth0 and wwan0 count as one path: eth0 and wwan0 have the gateway 192.168.1.1 ({A})");
     assert_eq!(words(&networks), [why]);
+    assert_eq!(looks.coming(), [""; 0]);
     assert_eq!(looks.uplinks.next, NextLook::Review(REVIEW));
 }
 
@@ -255,4 +261,94 @@ fn wireguard_whose_other_end_is_unreadable_counts_as_carried_by_the_device_of_th
     let shared = |devices: &[&str]| shared(&snapshot, devices, &tunnels, &Neighbours::default());
     assert_eq!(shared(&["wg0", "eth0"]), ["wg0 and eth0 count as one path: wg0 is a tunnel over eth0"]);
     assert_eq!(shared(&["wg0", "wlan0"]), [""; 0], "its default route has a higher metric");
+}
+
+/// eth0 and wwan0 are up, and known as two networks. The gateways of all three devices have the same address.
+fn two_networks() -> (Looks, Snapshot) {
+    let all = snapshot(SAME);
+    let mut looks = Looks::at(&["eth0", "wlan0", "wwan0"]);
+    let before = all.clone().with_flags("wlan0", &["UP"]).without_routes_over("wlan0");
+    assert_eq!(looks.count(&before, &neighbours(&OF_TWO)).0, 0);
+    assert_eq!(looks.coming(), [""; 0], "it is down, not coming");
+    (looks, all)
+}
+
+const OF_TWO: [(&str, &str, &str); 2] = [("eth0", SAME[0], A), ("wwan0", SAME[0], B)];
+
+#[test]
+fn a_device_that_comes_up_is_up_when_its_gateway_has_answered_and_merges_no_others_before() {
+    let (mut looks, all) = two_networks();
+    let (networks, asked) = looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO));
+    assert_eq!((words(&networks), asked), (Vec::new(), vec!["wlan0".to_owned()]));
+    assert_eq!(looks.coming(), ["wlan0"]);
+    looks.later(FIRST_LOOK);
+    let answers = neighbours(&[OF_TWO[0], OF_TWO[1], ("wlan0", SAME[0], "02:00:00:00:00:0c")]);
+    assert_eq!(looks.count(&all, &answers).0, 0, "a third network");
+    assert_eq!(looks.coming(), [""; 0]);
+}
+
+#[test]
+fn a_device_that_comes_up_behind_a_silent_gateway_is_up_after_the_time_for_an_answer() {
+    let (mut looks, all) = two_networks();
+    looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO));
+    let mut waited = Duration::ZERO;
+    while let NextLook::Answer(after) = looks.uplinks.next {
+        assert_eq!(looks.coming(), ["wlan0"], "after {waited:?}");
+        looks.later(after);
+        waited += after;
+        looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO));
+    }
+    assert_eq!((waited, looks.coming()), (ANSWER, Vec::new()));
+    // A device that goes meanwhile is down, and its return is another coming.
+    looks.look(&all.clone().with_flags("wlan0", &[]), &Tunnels::default(), &neighbours(&OF_TWO));
+    looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO));
+    assert_eq!(looks.coming(), ["wlan0"]);
+}
+
+#[test]
+fn a_device_waits_also_for_the_other_gateway_that_decides() {
+    let all = snapshot(SAME);
+    let mut looks = Looks::at(&["eth0", "wlan0"]);
+    let before = all.clone().with_flags("wlan0", &["UP"]).without_routes_over("wlan0");
+    looks.look(&before, &Tunnels::default(), &neighbours(&[]));
+    assert_eq!(looks.coming(), [""; 0], "no other device had this gateway");
+    let of_wlan0 = neighbours(&[("wlan0", SAME[0], A)]);
+    let (networks, asked) = looks.look(&all, &Tunnels::default(), &of_wlan0);
+    assert_eq!((words(&networks), asked), (Vec::new(), vec!["eth0".to_owned()]));
+    assert_eq!(looks.coming(), ["wlan0"], "eth0 stays up");
+}
+
+#[test]
+fn a_device_that_stays_up_counts_by_its_earlier_way_and_one_with_a_new_address_or_its_first_way_comes() {
+    let (mut looks, all) = two_networks();
+    // The kernel has forgotten the gateway of wwan0.
+    let of_eth0 = neighbours(&OF_TWO[..1]);
+    let before = all.clone().without_routes_over("wlan0");
+    assert_eq!(looks.count(&before, &of_eth0).0, 0);
+    assert_eq!(looks.coming(), [""; 0], "wlan0 is up without a gateway");
+    assert_eq!(looks.count(&all, &of_eth0).0, 0);
+    assert_eq!(looks.coming(), ["wlan0"], "its first way");
+    let with_lease = |address: &str| all.clone().with_address("wwan0", address);
+    assert_eq!(looks.count(&with_lease("10.0.0.3"), &of_eth0).0, 0);
+    assert_eq!(looks.coming(), ["wlan0", "wwan0"], "a new address");
+    // eth0 returns with its address first, and with its routes later.
+    looks.later(ANSWER);
+    let without_eth0 = all.clone().without_routes_over("eth0");
+    looks.count(&without_eth0.clone().with_flags("eth0", &[]), &of_eth0);
+    looks.count(&without_eth0, &of_eth0);
+    assert!(!looks.coming().contains(&"eth0".to_owned()), "it has no gateway to ask");
+    looks.count(&all, &neighbours(&[]));
+    assert!(looks.coming().contains(&"eth0".to_owned()), "its way may be another one");
+}
+
+#[test]
+fn a_path_that_may_carry_something_again_comes_up() {
+    let all = snapshot(SAME);
+    let mut looks = Looks::at(&["eth0", "wwan0"]);
+    let allowed = looks.paths[1].clone();
+    looks.paths[1] = allowed.clone().with_class(PathClass::Never);
+    looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO[..1]));
+    looks.paths[1] = allowed;
+    looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO[..1]));
+    assert_eq!(looks.coming(), ["wwan0"]);
 }

@@ -56,6 +56,20 @@ impl Uplink {
         !self.gateways.is_empty() || self.carriers.iter().any(|carrier| *carrier != self.device)
     }
 
+    /// Whether the answer of a gateway that is being asked decides if both ways meet. A way that is asked itself is decided with all.
+    pub(super) fn is_decided_with(&self, other: &Self) -> bool {
+        self.gateways.iter().any(|ours| {
+            ours.is_asked || other.gateways.iter().any(|theirs| theirs.is_asked && ours.may_be(theirs))
+        })
+    }
+
+    /// The same way, from the time when no gateway was being asked.
+    pub(super) fn as_settled(&self) -> Self {
+        let mut settled = self.clone();
+        settled.gateways.iter_mut().for_each(|gateway| gateway.is_asked = false);
+        settled
+    }
+
     /// The point that both ways cross.
     pub(super) fn meets(&self, other: &Self) -> Option<CommonPoint> {
         if let Some(carrier) = self.carriers.intersection(&other.carriers).next() {
