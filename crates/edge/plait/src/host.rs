@@ -191,7 +191,7 @@ impl Host {
     /// proves are returned: then the server has one of them, whatever a path or a nameserver says. With an empty list no key is acceptable
     /// (its records have SHA-512 only). Returns `None` if no key is proved: the zone is not signed or publishes none, the answers are
     /// invalid, expired or missing, `remote` is an address or in the machine's hosts file, or the host has no trust anchors (feature
-    /// `dnssec`, `HostBuilder::dnssec`). Takes at most eight seconds.
+    /// `dnssec`, `HostBuilder::dnssec`). Takes at most eight seconds. Dropping the future drops the answers.
     ///
     /// [`Host::connect`] does this for a server that [`Trust::known_peers`](crate::Trust::known_peers) does not know.
     pub async fn published_keys(&self, remote: &Remote) -> Option<Vec<Fingerprint>> {
