@@ -10,6 +10,7 @@ use clap::Args;
 use plait::ErrorKind;
 use plait_proxy::client::Dialer;
 use plait_proxy::convert::{Destination, Instance};
+use plait_proxy::silence::SilenceLimit;
 use tokio::time::{Instant, sleep};
 
 use crate::dial::{Dial, Towards, Watched};
@@ -149,6 +150,10 @@ impl Dialer for LateDial {
             Some(dial) => dial.dial(to).await,
             None => Err(io::ErrorKind::NetworkUnreachable.into()),
         }
+    }
+
+    fn silence_limit(&self) -> SilenceLimit {
+        self.0.get().map_or_else(|| SilenceLimit::new(None), Dialer::silence_limit)
     }
 
     async fn delivered(&self, stream: &Watched) -> io::Result<()> {

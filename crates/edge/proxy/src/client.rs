@@ -29,10 +29,8 @@ pub trait Dialer: Send + Sync + 'static {
     /// Called when this instance of the server has answered the request on the stream with that number.
     fn answered(&self, _: u64, _: Option<Instance>) {}
 
-    /// The time limit for silence on connections of which one direction has ended; none by default.
-    fn silence_limit(&self) -> SilenceLimit {
-        SilenceLimit::new(None)
-    }
+    /// The time limit for silence on connections of which one direction has ended.
+    fn silence_limit(&self) -> SilenceLimit;
 
     /// Waits until both directions have ended and the server has everything.
     fn delivered(&self, stream: &Self::Stream) -> impl Future<Output = io::Result<()>> + Send;

@@ -7,6 +7,7 @@ use tokio::io::{DuplexStream, duplex};
 use super::*;
 use crate::dns::messages::FORMAT_ERROR;
 use crate::request;
+use crate::silence::SilenceLimit;
 
 /// A server whose resolver answers with the query's bytes behind the header reversed.
 #[derive(Default)]
@@ -38,6 +39,10 @@ impl Dialer for Far {
         let together = if self.is_silent_once && number == 0 { usize::MAX } else { self.together.max(1) };
         tokio::spawn(resolve(far, breaks, together, (self.records, self.poison)));
         Ok(near)
+    }
+
+    fn silence_limit(&self) -> SilenceLimit {
+        SilenceLimit::new(None)
     }
 
     async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
