@@ -347,8 +347,9 @@ impl Connection {
             // The pending acknowledgment can cover this segment as well.
             self.receive.duplicate = self.receive.earlier_acks.take_back().and_then(|ack| ack.duplicate);
         }
-        let in_window = received.duplicate.map(|block| Duplicate { block, stamp: None });
-        self.receive.duplicate = in_window.or(self.receive.duplicate);
+        if let Some(block) = received.duplicate {
+            self.receive.duplicate = Some(Duplicate { block, stamp: None });
+        }
         if !segment.payload.is_empty() {
             let idle = self.send.rtt.base_rto();
             self.receive.acks.on_data(now, segment.wire_segments(), idle);

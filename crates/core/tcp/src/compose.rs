@@ -70,7 +70,7 @@ impl Connection {
             segment_size: grant.size,
         };
         let mut all = OptionBytes::new();
-        self.put_stamp(now, self.receive.duplicate, &mut all);
+        self.put_stamp(now, self.receive.duplicate.as_ref(), &mut all);
         let _ = all.try_extend_from_slice(&draft.options);
         self.put_blocks_beside(&draft, &mut all);
         self.finish_segment(draft, all)
@@ -112,7 +112,7 @@ impl Connection {
         options: &mut impl SegmentOptions,
     ) -> Segment {
         let mut all = OptionBytes::new();
-        self.put_stamp(now, self.receive.duplicate, &mut all);
+        self.put_stamp(now, self.receive.duplicate.as_ref(), &mut all);
         self.put_opaque(SegmentKind::Ack, options, &mut all);
         self.put_sack(&mut all);
         let draft = Draft {
@@ -135,7 +135,7 @@ impl Connection {
         options: &mut impl SegmentOptions,
     ) -> Segment {
         let mut all = OptionBytes::new();
-        self.put_stamp(now, earlier.duplicate, &mut all);
+        self.put_stamp(now, earlier.duplicate.as_ref(), &mut all);
         self.put_opaque(SegmentKind::Ack, options, &mut all);
         if self.sack {
             self.put_blocks(earlier.duplicate, earlier.blocks.iter().copied(), &mut all);
@@ -154,10 +154,12 @@ impl Connection {
         segment
     }
 
-    fn put_stamp(&self, now: Instant, duplicate: Option<Duplicate>, all: &mut OptionBytes) {
+    fn put_stamp(&self, now: Instant, duplicate: Option<&Duplicate>, all: &mut OptionBytes) {
         if let Some(clock) = &self.timestamps {
-            let repeated = duplicate.and_then(|duplicate| duplicate.stamp);
-            let stamp = repeated.map_or_else(|| clock.stamp(now), |value| clock.answer_to(now, value));
+            let stamp = match duplicate.and_then(|duplicate| duplicate.stamp) {
+                Some(repeated) => clock.answer_to(now, repeated),
+                None => clock.stamp(now),
+            };
             header_options::emit_timestamps(stamp, all);
         }
     }
@@ -296,7 +298,7 @@ impl Connection {
     ) -> Segment {
         let mut all = OptionBytes::new();
         if with_ack {
-            self.put_stamp(now, self.receive.duplicate, &mut all);
+            self.put_stamp(now, self.receive.duplicate.as_ref(), &mut all);
         }
         self.put_opaque(SegmentKind::Reset, options, &mut all);
         self.stats.segments_sent += 1;

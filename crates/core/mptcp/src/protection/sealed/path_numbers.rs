@@ -28,7 +28,7 @@ impl PathNumbers {
         let number = match (near, own) {
             (Some(near), Some(own)) if near != own => 0,
             (Some(near), _) => near,
-            // A device is in its own network.
+            // A device is near itself, unless it is no longer among the paths.
             (None, own) => own.unwrap_or(self.0.len()),
         };
         match self.0.get_mut(number) {
