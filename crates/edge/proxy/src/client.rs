@@ -22,12 +22,10 @@ pub trait Dialer: Send + Sync + 'static {
     fn dial(&self, to: &Destination) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
     /// The number of a stream for [`Dialer::answered`].
-    fn number(&self, _: &Self::Stream) -> u64 {
-        0
-    }
+    fn number(&self, stream: &Self::Stream) -> u64;
 
     /// Called when this instance of the server has answered the request on the stream with that number.
-    fn answered(&self, _: u64, _: Option<Instance>) {}
+    fn answered(&self, number: u64, instance: Option<Instance>);
 
     /// The time limit for silence on connections of which one direction has ended.
     fn silence_limit(&self) -> SilenceLimit;
@@ -306,6 +304,12 @@ mod tests {
             });
             Ok(near)
         }
+
+        fn number(&self, _: &DuplexStream) -> u64 {
+            0
+        }
+
+        fn answered(&self, _: u64, _: Option<Instance>) {}
 
         fn silence_limit(&self) -> SilenceLimit {
             self.limit.clone()

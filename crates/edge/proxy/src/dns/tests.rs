@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{DuplexStream, duplex};
 
 use super::*;
+use crate::convert::Instance;
 use crate::dns::messages::FORMAT_ERROR;
 use crate::request;
 use crate::silence::SilenceLimit;
@@ -40,6 +41,12 @@ impl Dialer for Far {
         tokio::spawn(resolve(far, breaks, together, (self.records, self.poison)));
         Ok(near)
     }
+
+    fn number(&self, _: &DuplexStream) -> u64 {
+        0
+    }
+
+    fn answered(&self, _: u64, _: Option<Instance>) {}
 
     fn silence_limit(&self) -> SilenceLimit {
         SilenceLimit::new(None)
