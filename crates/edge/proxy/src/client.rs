@@ -199,7 +199,8 @@ where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let silence = Silence::new(limit);
-    let (is_answered, is_complete) = (AtomicBool::new(false), AtomicBool::new(false));
+    let is_answered = AtomicBool::new(false);
+    let (is_sent, is_complete) = (AtomicBool::new(false), AtomicBool::new(false));
     let broken = |error: io::Error| match is_answered.load(Ordering::Relaxed) {
         true => after_answer(error),
         false => error.into(),
@@ -213,6 +214,7 @@ where
             Err(Broken::Writing(error)) => return Err(broken(error)),
         };
         stream_out.shutdown().await.map_err(broken)?;
+        is_sent.store(true, Ordering::Relaxed);
         silence.on_half_closed();
         Ok(sent)
     };
@@ -231,9 +233,14 @@ where
         silence.on_half_closed();
         Ok(received + first.len() as u64)
     };
-    let check = || {
-        program.with(P::check).map_err(ForwardError::Program)?;
-        stream.with(S::check).map_err(broken)
+    let check = || -> Result<(), ForwardError> {
+        if is_sent.load(Ordering::Relaxed) {
+            program.with(P::check).map_err(ForwardError::Program)?;
+        }
+        if is_complete.load(Ordering::Relaxed) {
+            stream.with(S::check).map_err(broken)?;
+        }
+        Ok(())
     };
     tokio::select! {
         biased;
@@ -246,10 +253,12 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
-    use tokio::time::Instant;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::{Instant, pause, resume, sleep};
 
     use super::*;
     use crate::convert::ErrorCode;
@@ -367,5 +376,57 @@ mod tests {
             };
             assert_eq!((after, is_complete), (SilenceLimit::DEFAULT, complete));
         }
+    }
+
+    /// A server at this address, over the kernel's TCP.
+    struct Kernel(SocketAddr);
+
+    impl Dialer for Kernel {
+        type Stream = TcpStream;
+
+        async fn dial(&self, _: &Destination) -> io::Result<TcpStream> {
+            TcpStream::connect(self.0).await
+        }
+
+        fn number(&self, _: &TcpStream) -> u64 {
+            0
+        }
+
+        fn answered(&self, _: u64, _: Option<Instance>) {}
+
+        fn silence_limit(&self) -> SilenceLimit {
+            SilenceLimit::new(None)
+        }
+
+        async fn delivered(&self, _: &TcpStream) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_program_gets_every_byte_that_came_before_the_reset_of_the_stream() {
+        const ANSWER: usize = 50_000;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let dialer = Kernel(listener.local_addr().expect("bound"));
+        let (mut near, mut program) = duplex(1000);
+        let forwarding = tokio::spawn(async move { forward(&dialer, &mut program, anywhere()).await });
+        near.shutdown().await.expect("half-closed");
+        let (mut far, _) = listener.accept().await.expect("connected");
+        request::request(&mut far).await.expect("a stream").expect("a request");
+        request::reply(&mut far, Ok(None)).await.expect("room");
+        assert_eq!(far.read(&mut [0]).await.expect("open"), 0, "the end has arrived");
+        far.write_all(&[7; ANSWER]).await.expect("room");
+        near.read_exact(&mut [0; 10_000]).await.expect("the first part");
+        far.set_zero_linger().expect("a socket");
+        drop(far);
+        // The clock jumps over some checks.
+        pause();
+        sleep(Duration::from_secs(60)).await;
+        resume();
+        let mut rest = Vec::new();
+        near.read_to_end(&mut rest).await.expect("the rest");
+        assert_eq!(rest.len(), ANSWER - 10_000);
+        let error = forwarding.await.expect("no panic").expect_err("a reset");
+        assert!(matches!(error, ForwardError::Reset(_)), "{error}");
     }
 }

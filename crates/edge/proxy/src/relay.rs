@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -21,7 +22,8 @@ pub trait Abort {
         0
     }
 
-    /// Checks whether the stream has failed, without reading or writing.
+    /// Checks whether the stream has failed, without reading or writing. The failure may overtake data that has arrived: only a stream that
+    /// has been read to its end is checked.
     ///
     /// # Errors
     /// It has failed.
@@ -37,6 +39,10 @@ impl Abort for TcpStream {
     }
 
     fn check(&self) -> io::Result<()> {
+        // On Linux, SO_ERROR also holds errors that the connection survives, such as EHOSTUNREACH. Only a connection that is over has no peer.
+        if self.peer_addr().is_ok() {
+            return Ok(());
+        }
         self.take_error()?.map_or(Ok(()), Err)
     }
 }
@@ -87,20 +93,31 @@ where
     B: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let silence = Silence::new(limit);
+    let (a_has_ended, b_has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let there = async {
         let copied = copy(a, &mut &*b, &silence).await?;
         (&*b).shutdown().await?;
+        a_has_ended.store(true, Ordering::Relaxed);
         silence.on_half_closed();
         Ok(copied)
     };
     let back = async {
         let copied = copy(b, &mut &*a, &silence).await?;
         (&*a).shutdown().await?;
+        b_has_ended.store(true, Ordering::Relaxed);
         silence.on_half_closed();
         Ok(copied)
     };
     let acknowledged = || a.with(A::acknowledged) + b.with(B::acknowledged);
-    let check = || a.with(A::check).and_then(|()| b.with(B::check));
+    let check = || -> io::Result<()> {
+        if a_has_ended.load(Ordering::Relaxed) {
+            a.with(A::check)?;
+        }
+        if b_has_ended.load(Ordering::Relaxed) {
+            b.with(B::check)?;
+        }
+        Ok(())
+    };
     tokio::select! {
         biased;
         joined = async { tokio::try_join!(there, back) } => joined,
@@ -122,7 +139,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, pause, resume, sleep};
 
     use super::*;
     use crate::silence::Silent;
@@ -166,7 +183,7 @@ mod tests {
         let mut got = Vec::new();
         service.read_to_end(&mut got).await.expect("an end");
         assert_eq!(got, b"GET /");
-        // So does a client that never ends after its service.
+        // A client that does not end after its service loses it, too.
         let (_client, mut service, relaying) = joined(Some(LIMIT));
         service.shutdown().await.expect("half-closed");
         let took = reset_after(relaying).await;
@@ -213,19 +230,50 @@ mod tests {
         client.read_exact(&mut [0; 4]).await.expect("the answer");
     }
 
-    #[tokio::test]
-    async fn a_reset_of_the_end_that_is_not_read_any_more_ends_both() {
+    /// Both ends of a connection of the kernel.
+    async fn sockets() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = listener.local_addr().expect("bound");
-        let (client, a) = tokio::join!(TcpStream::connect(at), listener.accept());
-        let (mut client, (mut a, _)) = (client.expect("connected"), a.expect("connected"));
-        let (_service, mut b) = duplex(1000);
+        let (near, far) = tokio::join!(TcpStream::connect(at), listener.accept());
+        (near.expect("connected"), far.expect("connected").0)
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_gets_every_byte_that_came_before_the_reset_of_the_service() {
+        const ANSWER: usize = 50_000;
+        let (mut client, mut near) = duplex(1000);
+        let (mut service, mut far) = sockets().await;
+        let limit = SilenceLimit::new(None);
+        let relaying = tokio::spawn(async move { relay(&mut near, &mut far, &limit).await });
+        client.shutdown().await.expect("half-closed");
+        assert_eq!(service.read(&mut [0]).await.expect("open"), 0, "the end has arrived");
+        service.write_all(&[7; ANSWER]).await.expect("room");
+        client.read_exact(&mut [0; 10_000]).await.expect("the first part");
+        service.set_zero_linger().expect("a socket");
+        drop(service);
+        // The clock jumps over some checks.
+        pause();
+        sleep(Duration::from_secs(60)).await;
+        resume();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.expect("the rest");
+        assert_eq!(rest.len(), ANSWER - 10_000);
+        let error = relaying.await.expect("no panic").expect_err("a reset");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_reset_of_the_end_that_is_not_read_any_more_ends_both() {
+        let (mut client, mut a) = sockets().await;
+        let (mut service, mut b) = duplex(1000);
         let limit = SilenceLimit::new(None);
         let relaying = tokio::spawn(async move { relay(&mut a, &mut b, &limit).await });
         client.shutdown().await.expect("half-closed");
-        sleep(Duration::from_millis(100)).await;
+        assert_eq!(service.read(&mut [0]).await.expect("open"), 0, "the end has arrived");
         client.set_zero_linger().expect("a socket");
         drop(client);
+        // The clock jumps to the next check.
+        pause();
         let error = relaying.await.expect("no panic").expect_err("a reset");
         assert!(
             matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),

@@ -1,7 +1,7 @@
 //! The time limit for silence on connections of which one direction has ended.
 //!
-//! A program that waits for an answer ends its direction in order, and so does the kernel for a program that was killed. If the answer
-//! never comes, only time distinguishes the two.
+//! A program that waits for an answer ends its direction in order. The kernel does the same for a killed program. If the answer never comes,
+//! only time distinguishes the two.
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ impl Silence {
     }
 
     /// Waits until one direction has ended and the connection has been silent for longer than the limit. `acknowledged` counts the bytes
-    /// that the peers have acknowledged: a change is a movement. `check` returns the failure of a stream: the direction that has ended does
-    /// not meet it.
+    /// that the peers have acknowledged: a change is a movement. `check` returns the failure of a stream that has been read to its end, where
+    /// no read returns it.
     ///
     /// # Errors
     /// A stream has failed.
