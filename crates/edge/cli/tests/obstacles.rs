@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use support::{PLAIT, TIMEOUT, World};
 
-/// Whose value counts for `wan2`.
+/// The larger of the two values counts for `wan2`.
 const SETTINGS: [&str; 2] = ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.wan2.rp_filter"];
 
 /// What a command of the client prints and says, and its exit code.
@@ -120,7 +120,7 @@ fn a_path_with_an_address_and_no_way_out_is_named_until_any_table_has_a_route() 
         !line.contains("wan1 has") && line.contains("fix: ip route add default via GATEWAY dev wan2"),
         "{text}"
     );
-    let check = ["check", &world.url, "--path", "wan2", "--idle", "0.2", "--connect-timeout", "1"];
+    let check = ["check", &world.url, "--path", "wan2", "--idle", "0.2", "--connect-timeout", "5"];
     // Over UDP the kernel takes a host without a route for a neighbour, which this one is.
     let (_, text) = plait(&world, &[&check[..], &["--carrier", "tcp"]].concat());
     assert!(text.contains("no routing table has a route over it to 10.77.1.2"), "{text}");
