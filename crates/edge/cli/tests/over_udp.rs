@@ -17,6 +17,11 @@ use support::{PLAIT, TIMEOUT, World, sha256, slow_down, until};
 /// Bytes in each direction.
 const LEN: usize = 64 << 20;
 
+/// Bytes in each direction over paths with a rate of [`SLOW_MEGABITS`]: more than a second, in which the second path is found.
+const SLOW_LEN: usize = 8 << 20;
+/// Few, so that two debug builds on a busy machine keep up.
+const SLOW_MEGABITS: u32 = 25;
+
 /// A file of `LEN` bytes in which no two lines are alike; its SHA-256.
 fn make_file(file: &Path, seed: u64) -> String {
     let bytes: Vec<u8> = (0..LEN as u64 / 8)
@@ -24,6 +29,17 @@ fn make_file(file: &Path, seed: u64) -> String {
         .collect();
     fs::write(file, bytes).expect("written");
     sha256(file)
+}
+
+/// A default route over each path at both ends: a path without one is not used if nothing is said, and over TCP its packets reach only its own
+/// network.
+fn add_default_routes(world: &World) {
+    for (host, there) in [(&world.client, 2), (&world.server, 1)] {
+        for path in [1, 2] {
+            host.ip(&format!("route add default via 10.77.{path}.{there} dev wan{path} metric {path}00"))
+                .expect("added");
+        }
+    }
 }
 
 /// The key of a `plait listen`, once it listens.
@@ -103,13 +119,7 @@ fn ordinary_users_forward_a_port_over_both_paths_as_the_readme_begins() {
     world.service(7022, |stream| {
         let _ = std::io::copy(&mut &stream, &mut &stream);
     });
-    // The paths that are used if nothing is said.
-    for (host, there) in [(&world.client, 2), (&world.server, 1)] {
-        for path in [1, 2] {
-            host.ip(&format!("route add default via 10.77.{path}.{there} dev wan{path} metric {path}00"))
-                .expect("added");
-        }
-    }
+    add_default_routes(&world);
     let service = format!("{}:7022", support::SERVER);
     // In a lab the default is another.
     let start = |host, user: &User, name: &str, words: &[&str]| {
@@ -194,7 +204,7 @@ fn an_ordinary_user_runs_a_program_whose_connections_go_over_udp() {
 
 #[test]
 #[ignore = "needs root"]
-fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
+fn plait_run_says_what_helps_if_user_namespaces_are_forbidden() {
     let (world, _, program, _) = served("udp_forbidden");
     // A user namespace has limits: none may be made in this one. Its root has no capabilities here, and so no rights of root.
     let forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"";
@@ -208,16 +218,18 @@ fn where_user_namespaces_are_forbidden_plait_run_says_what_helps() {
     assert!(said.contains("user namespaces") && said.contains("fix:"), "{said}");
 }
 
-/// 64 MiB in both directions with `--carrier auto` where `rules` stand in the way; what the client's status says is behind each path.
+/// Transfers [`SLOW_LEN`] bytes in both directions with `--carrier auto` while `rules` stand in the way. Returns the carrier of each path, by the
+/// client's status.
 ///
 /// One at a time: if TCP on a path is not answered within 250 ms, UDP is tried, and answers of a busy machine are late.
 fn transfer(label: &str, rules: &str) -> String {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let world = World::without_server(label);
-    let sums = ["there", "back"].map(|name| world.make_file(name, LEN));
-    // Some seconds, in which the second path is found.
-    world.paths.iter().for_each(|path| slow_down(path, &world.server, 200));
+    let sums = ["there", "back"].map(|name| world.make_file(name, SLOW_LEN));
+    // Without a route, TCP over wan2 to the server's first address fails at once. UDP does not: it then wins if the second address comes late.
+    add_default_routes(&world);
+    world.paths.iter().for_each(|path| slow_down(path, &world.server, SLOW_MEGABITS));
     fs::write(world.file("rules"), rules).expect("written");
     world.client.run("nft", &format!("-f {}", world.file("rules").display())).expect("nft is installed");
     let start = |host: &plait_netns::Namespace, name: &str, input: &str, words: &[&str]| {
@@ -260,7 +272,7 @@ fn transfer(label: &str, rules: &str) -> String {
 
 #[test]
 #[ignore = "needs root"]
-fn where_tcp_comes_through_it_carries_everything() {
+fn tcp_carries_everything_if_it_comes_through() {
     assert_eq!(transfer("udp_free", ""), "wan1 tcp, wan2 tcp");
 }
 
@@ -274,7 +286,7 @@ fn a_path_that_drops_tcp_is_used_over_udp_beside_one_over_tcp() {
 
 #[test]
 #[ignore = "needs root"]
-fn where_only_udp_is_let_through_everything_goes_over_udp() {
+fn everything_goes_over_udp_if_only_udp_is_let_through() {
     let rules =
         "table inet box { chain out { type filter hook postrouting priority 300; meta l4proto tcp drop; }; }";
     assert_eq!(transfer("udp_only", rules), "wan1 udp, wan2 udp");
@@ -282,7 +294,7 @@ fn where_only_udp_is_let_through_everything_goes_over_udp() {
 
 #[test]
 #[ignore = "needs root"]
-fn where_udp_is_dropped_tcp_goes_on() {
+fn tcp_goes_on_if_udp_is_dropped() {
     let rules =
         "table inet box { chain out { type filter hook postrouting priority 300; meta l4proto udp drop; }; }";
     assert_eq!(transfer("udp_none", rules), "wan1 tcp, wan2 tcp");
