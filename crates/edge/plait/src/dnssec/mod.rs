@@ -24,6 +24,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use hickory_net::dnssec::DnssecDnsHandle;
 use hickory_net::proto::dnssec::TrustAnchors;
 use hickory_net::proto::op::{DnsRequestOptions, Query};
@@ -64,13 +65,8 @@ impl DnssecAnchors {
         if servers::in_hosts_file(host).is_some() {
             return None;
         }
-        let mut paths = Vec::new();
-        for device in devices.names() {
-            let servers = servers::of(device, given).await;
-            let servers = servers.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
-            paths.push(AskedPath { device: device.clone(), servers });
-        }
-        self.keys_over(&tlsa_name(host, port)?, paths).await
+        let path = |device: &String| AskedPath::to_configured(device.clone(), given.to_vec());
+        self.keys_over(&tlsa_name(host, port)?, devices.names().map(path).collect()).await
     }
 
     /// Asks over each path, all of them at once, and unites the proved keys.
@@ -102,17 +98,27 @@ fn tlsa_name(host: &str, port: u16) -> Option<Name> {
     Name::from_ascii(format!("_{port}._tcp.{}.", host.trim_end_matches('.'))).ok()
 }
 
-/// A path, and the nameservers to ask over it.
+/// A path, and the search for the nameservers to ask over it. The search may wait for another program, within the same limit.
 struct AskedPath {
     device: String,
-    servers: Vec<SocketAddr>,
+    servers: BoxFuture<'static, Vec<SocketAddr>>,
 }
 
 impl AskedPath {
+    /// The path of a device, to these nameservers; if there are none, to those of the device or of the system.
+    fn to_configured(device: String, given: Vec<IpAddr>) -> Self {
+        let of = device.clone();
+        let servers = async move {
+            let servers = servers::of(&of, &given).await;
+            servers.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect()
+        };
+        Self { device, servers: Box::pin(servers) }
+    }
+
     /// The keys that the first nameserver proves, or `None` as soon as one proves that there are none.
     async fn ask(self, name: Name, anchors: Arc<TrustAnchors>) -> Option<Vec<Fingerprint>> {
         let Self { device, servers } = self;
-        for server in servers {
+        for server in servers.await {
             let asked = OverDevice::new(device.clone(), server);
             let validating = DnssecDnsHandle::with_trust_anchor(asked, Arc::clone(&anchors))
                 .nsec3_iteration_limits(Some(MOST_ITERATIONS), Some(MOST_ITERATIONS));
