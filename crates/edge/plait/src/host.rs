@@ -177,8 +177,8 @@ impl Host {
     }
 
     /// Looks up a name over each path of this host that may carry something: at a nameserver of its device, over that device alone. An
-    /// address is returned unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds. Dropping the future drops the
-    /// answers.
+    /// address is returned unchanged, and a name in the machine's hosts file is taken from there. Takes at most eight seconds. Dropping the
+    /// future drops the answers.
     ///
     /// # Errors
     /// `remote` is not a name and a port ([`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput)). A path without an answer is no
@@ -412,7 +412,8 @@ impl HostBuilder {
     }
 
     /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks the thread for some tens of
-    /// milliseconds, and for 0.3 seconds more if a gateway does not tell its link-layer address: a runtime with other tasks calls it in `tokio::task::spawn_blocking`.
+    /// milliseconds, and for 0.3 seconds more if a gateway does not tell its link-layer address. In a runtime with other tasks, call it in
+    /// `tokio::task::spawn_blocking`.
     ///
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.

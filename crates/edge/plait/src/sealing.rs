@@ -116,8 +116,9 @@ impl Sealing {
         Self { suites: Some(suites.into_iter().collect()), ..self }
     }
 
-    /// Sends and accepts no application data until this many disjoint paths have contributed to the keys. A path is a device of this host; devices
-    /// that share a network ([`Host::shared_networks`](crate::Host::shared_networks)) are one path. The path of the handshake counts. An eavesdropper that misses one of these paths reads nothing, even if keys leak later.
+    /// Sends and accepts no application data until this many disjoint paths have contributed to the keys. A path is a device of this host;
+    /// devices that share a network ([`Host::shared_networks`](crate::Host::shared_networks)) are one path. The path of the handshake
+    /// counts. An eavesdropper that misses one of these paths reads nothing, even if keys leak later.
     /// [`Host::connect`](crate::Host::connect) waits for the paths. If they do not come together in time, it fails with an error that names
     /// the missing one.
     pub fn require_paths(self, paths: u8) -> Self {

@@ -1,9 +1,9 @@
 //! The UDP carrier: sockets instead of a TUN device, which need no privilege.
 //!
-//! A path over UDP has an address of the stack that is on no network ([`crate::stack_address`]). Segments from it leave through a socket bound to the path's device and to its address
-//! there. A listening port has one socket for each path and family, for every local address on that device. A subflow that we open has a
-//! socket of its own, at a port that the kernel chooses and connected to the peer. The port is a new one for each NAT on the path and
-//! cannot be predicted, and the kernel drops packets from other addresses.
+//! A path over UDP has an address of the stack that is on no network ([`crate::stack_address`]). Segments from it leave through a socket
+//! bound to the path's device and to its address there. A listening port has one socket for each path and family, for every local address
+//! on that device. A subflow that we open has a socket of its own, at a port that the kernel chooses and connected to the peer. The port
+//! is a new one for each NAT on the path and cannot be predicted, and the kernel drops packets from other addresses.
 
 mod asked;
 mod credit;
@@ -33,8 +33,8 @@ pub(crate) use self::over_udp::OverUdp;
 /// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than the 65,507 bytes of the kernel's limit. A longer super-segment becomes
-/// two trains, and the second costs as much as the first.
+/// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than
+/// the 65,507 bytes of the kernel's limit. A longer super-segment becomes two trains, and the second costs as much as the first.
 const LONGEST_SUPER_SEGMENT: u16 = 60_000;
 
 /// Interval of the search for sockets that are unused, or that have been silent.
