@@ -13,6 +13,7 @@ mod queues;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use plait_base::Instant;
 use plait_endpoint::Endpoint;
@@ -68,7 +69,7 @@ pub(crate) trait CarrierPaths: Send {
     ///
     /// # Errors
     /// The network cannot be configured for a path.
-    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error>;
+    fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error>;
 
     /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
     ///

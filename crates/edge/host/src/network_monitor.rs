@@ -3,14 +3,15 @@
 //! The kernel announces changes of links, addresses and routes, and of the rules of nftables. A program that flushes the
 //! ruleset, such as a firewall that reloads, removes our rules, and the monitor restores them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plait_base::LogLimit;
-use plait_mptcp::Path;
+use plait_base::{LogLimit, PathId};
+use plait_mptcp::{Path, PathClass};
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
@@ -22,7 +23,7 @@ use crate::shared::Shared;
 use crate::sys::Announcements;
 use crate::wake::Wake;
 
-/// Time after which restoring rules is tried again: another program may have been changing them.
+/// Time after which restoring rules, or a look that failed, is tried again: another program may have been changing the same.
 const MEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// A handle for any thread. Dropping it restores the network and waits for that.
@@ -64,6 +65,10 @@ struct Watch {
     /// Limits for the lines about rules that were restored, and about rules that could not be.
     mended: LogLimit,
     not_mended: LogLimit,
+    /// Limits the lines about looks that failed.
+    not_read: LogLimit,
+    /// Paths that carry something again, and whose networks have not been looked at since.
+    awaited: Vec<Path>,
     shared: Arc<Shared>,
     /// The way to this thread, for ports that are opened.
     own: Requests,
@@ -80,15 +85,26 @@ impl NetworkMonitor {
         // Subscribed before the first look, so that no change is missed in between.
         let links = Announcements::of_links()?;
         let rules = network.has_rules().then(Announcements::of_rules).transpose()?;
-        let (mended, not_mended) = (LogLimit::default(), LogLimit::default());
+        let [mended, not_mended, not_read] = std::array::from_fn(|_| LogLimit::default());
         let requests = Requests { sender, wake: wake.clone() };
         let own = requests.clone();
-        let mut watch =
-            Watch { network, links, rules, mended, not_mended, shared, own, requests: received, wake };
+        let mut watch = Watch {
+            network,
+            links,
+            rules,
+            mended,
+            not_mended,
+            not_read,
+            awaited: Vec::new(),
+            shared,
+            own,
+            requests: received,
+            wake,
+        };
         let mut found = Vec::new();
         watch.network.settle(&mut found)?;
         watch.report(found);
-        watch.note_look();
+        watch.note_look(None);
         let thread = std::thread::Builder::new()
             .name("plait-monitor".into())
             .spawn(move || watch.run())
@@ -180,10 +196,7 @@ impl Watch {
                 }
             }
             if self.links.is_due() {
-                if let Err(error) = self.look() {
-                    warn!(%error, "the state of the network cannot be read completely");
-                }
-                self.note_look();
+                self.look();
             }
             if let Some(rules) = self.rules.as_mut().filter(|rules| rules.is_due()) {
                 rules.note_look();
@@ -238,33 +251,60 @@ impl Watch {
         }
     }
 
+    /// Looks at the network, and again after a while if that failed: the announcement of a lost path does not come twice.
+    fn look(&mut self) {
+        let failed = self.take_changes().err();
+        if let Some(error) = &failed
+            && let Some(others) = self.not_read.note(self.shared.clock.now(), 1)
+        {
+            warn!(%error, others, "a change of the network was not read or followed completely: plait tries again");
+        }
+        self.note_look(failed.map(|_| MEND_AGAIN));
+    }
+
     /// Never waits for an answer from the network: the report of a lost path must not be late.
-    fn look(&mut self) -> Result<(), Error> {
-        let mut found = Vec::new();
-        let result = self.network.refresh(&mut found);
+    fn take_changes(&mut self) -> Result<(), Error> {
+        let snapshot = self.network.read()?;
+        let mut found = std::mem::take(&mut self.awaited);
+        let result = self.network.take(snapshot, &mut found);
         // What was found before an error is as true as without it.
         self.report(found);
         result
     }
 
-    /// Schedules the next look.
-    fn note_look(&mut self) {
+    /// Schedules the next look: after this time at the latest, if one is given.
+    fn note_look(&mut self, again: Option<Duration>) {
         self.links.note_look();
-        if let Some(after) = self.network.look_again() {
+        if let Some(after) = [self.network.look_again(), again].into_iter().flatten().min() {
             self.links.look_again(after);
         }
     }
 
     fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
         let used = self.network.use_path(&spec)?;
-        self.report(used);
-        // The gateway of a path that may carry something again is asked.
-        self.links.look_again(Duration::ZERO);
+        self.awaited.retain(|path| path.name != spec.device());
+        let carries_again = |path: &Path| {
+            let state = self.shared.lock();
+            let before = state.endpoint.paths().get(path.id).map(|path| path.class);
+            before == Some(PathClass::Never) && path.class != PathClass::Never
+        };
+        // Its gateway was not asked while it carried nothing: the look decides whether its network is known.
+        let (awaited, known): (Vec<_>, Vec<_>) = used.into_iter().partition(carries_again);
+        self.report(known);
+        if awaited.is_empty() {
+            self.links.look_again(Duration::ZERO);
+        } else {
+            self.awaited.extend(awaited);
+            self.look();
+        }
         Ok(())
     }
 
-    /// Reports the shared networks and the changed ones of these paths to the endpoint, at once, and to the log.
-    fn report(&self, mut paths: Vec<Path>) {
+    /// Reports the shared networks and the changed ones of these paths to the endpoint, at once, and to the log. The last state of each
+    /// path counts.
+    fn report(&self, found: Vec<Path>) {
+        let last: BTreeMap<PathId, Path> = found.into_iter().map(|path| (path.id, path)).collect();
+        let mut paths: Vec<Path> = last.into_values().collect();
         let networks = self.network.shared();
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
@@ -298,3 +338,6 @@ impl Watch {
         Announcements::wait(self.wake.signal(), &mut self.links, self.rules.as_mut(), until)
     }
 }
+
+#[cfg(test)]
+mod tests;

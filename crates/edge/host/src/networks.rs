@@ -1,6 +1,7 @@
 //! The paths of a host, over all of its carriers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -31,7 +32,7 @@ impl Networks {
         Self { specs: specs.to_vec(), uplinks, shared, carriers }
     }
 
-    /// The networks that several devices share, as of the last [`Networks::refresh`].
+    /// The networks that several devices share, as of the last [`Networks::take`].
     pub(crate) fn shared(&self) -> &SharedNetworks {
         &self.shared
     }
@@ -40,20 +41,20 @@ impl Networks {
     /// hundred milliseconds at most: a connection that needs several paths may begin right afterwards.
     pub(crate) fn settle(&mut self, changed: &mut Vec<Path>) -> Result<(), Error> {
         let snapshot = self.uplinks.settle(&self.specs)?;
-        self.take(&snapshot, changed)
+        self.take(snapshot, changed)
     }
 
-    /// The same without waiting. [`Networks::look_again`] returns the time until the answers.
-    pub(crate) fn refresh(&mut self, changed: &mut Vec<Path>) -> Result<(), Error> {
-        let snapshot = self.uplinks.look(&self.specs)?;
-        self.take(&snapshot, changed)
+    /// Reads the kernel's state without waiting. [`Networks::look_again`] returns the time until the answers of gateways.
+    pub(crate) fn read(&mut self) -> Result<Snapshot, Error> {
+        self.uplinks.look(&self.specs)
     }
 
-    /// Every carrier takes the state, whatever happens to the others. Returns the first error.
-    fn take(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+    /// Every carrier takes the state, whatever happens to the others, and adds its changed paths to `changed`. Returns the first error.
+    pub(crate) fn take(&mut self, snapshot: Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+        let snapshot = Arc::new(snapshot);
         self.shared.clone_from(snapshot.shared_networks());
         let results: Vec<_> =
-            self.carriers.iter_mut().map(|paths| paths.refresh(snapshot, changed)).collect();
+            self.carriers.iter_mut().map(|paths| paths.refresh(&snapshot, changed)).collect();
         results.into_iter().collect()
     }
 
@@ -125,7 +126,7 @@ mod tests {
     }
 
     impl CarrierPaths for Changing {
-        fn refresh(&mut self, _snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+        fn refresh(&mut self, _snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
             changed.push(Path {
                 id: self.id,
                 name: "eth0".to_owned(),
@@ -165,7 +166,7 @@ mod tests {
         });
         let mut networks = Networks::new(&[], carriers.into());
         let mut changed = Vec::new();
-        assert!(matches!(networks.take(&Snapshot::default(), &mut changed), Err(Error::NoFreeRange)));
+        assert!(matches!(networks.take(Snapshot::default(), &mut changed), Err(Error::NoFreeRange)));
         let ids: Vec<_> = changed.iter().map(|path| path.id.0).collect();
         assert_eq!(ids, [0, 1, 2]);
     }

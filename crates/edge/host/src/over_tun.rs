@@ -142,7 +142,7 @@ impl Carrier for OverTun {
 }
 
 impl CarrierPaths for Network {
-    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+    fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         self.refresh(snapshot, changed)
     }
 

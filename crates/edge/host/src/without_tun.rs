@@ -37,7 +37,7 @@ impl PlainNetwork {
 }
 
 impl CarrierPaths for PlainNetwork {
-    fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+    fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         for path in &mut self.paths {
             let device = snapshot.device(path.spec.device());
             let place = place(path.id, &path.spec, &device);

@@ -114,7 +114,7 @@ impl Carrier for OverQueues {
 }
 
 impl CarrierPaths for QueuePath {
-    fn refresh(&mut self, _snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+    fn refresh(&mut self, _snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         if self.current.is_some() {
             return Ok(());
         }

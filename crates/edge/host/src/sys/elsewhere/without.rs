@@ -94,7 +94,11 @@ impl Network {
         std::iter::from_fn(|| match *self {})
     }
 
-    pub(crate) fn refresh(&mut self, _snapshot: &Snapshot, _changed: &mut Vec<Path>) -> Result<(), Error> {
+    pub(crate) fn refresh(
+        &mut self,
+        _snapshot: &Arc<Snapshot>,
+        _changed: &mut Vec<Path>,
+    ) -> Result<(), Error> {
         match *self {}
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct Network {
     nat: Option<Nat>,
     paths: Vec<ConfiguredPath>,
     ports: BTreeMap<u16, PortReservation>,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
 }
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Network {
             nat: None,
             paths: Vec::new(),
             ports: BTreeMap::new(),
-            snapshot: Snapshot::default(),
+            snapshot: Arc::default(),
         };
         let result = network.install(paths, &snapshot);
         drop(turn);
@@ -252,7 +252,7 @@ impl Network {
     }
 
     /// Takes the kernel's state and adds the changed paths to `changed`, also those that changed before an error.
-    pub(crate) fn refresh(&mut self, snapshot: &Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
+    pub(crate) fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
         self.loosen_source_checks(snapshot);
@@ -262,6 +262,7 @@ impl Network {
             return forwarded;
         }
         let has_same_routes = snapshot.has_routes_of(&self.snapshot);
+        let mut translated = Ok(());
         for path in &mut self.paths {
             if !has_same_routes {
                 path.table.refresh(snapshot);
@@ -270,7 +271,8 @@ impl Network {
             if let Some(nat) = &mut self.nat {
                 let deprecated = snapshot.link(device).and_then(Link::deprecated_v6);
                 if let Err(error) = nat.set_deprecated(device, deprecated) {
-                    warn!(%error, device, "the device's deprecated address of IPv6 is not used over TCP");
+                    debug!(%error, device, "the device's deprecated address of IPv6 is not used over TCP yet");
+                    translated = Err(error);
                 }
             }
             let state = path_state(path, &self.subnets, snapshot);
@@ -280,8 +282,11 @@ impl Network {
                 changed.push(state);
             }
         }
-        self.snapshot = snapshot.clone();
-        forwarded
+        // Otherwise the next look takes the same state again.
+        if translated.is_ok() {
+            self.snapshot = snapshot.clone();
+        }
+        forwarded.and(translated)
     }
 
     /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.

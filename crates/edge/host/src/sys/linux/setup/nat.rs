@@ -92,9 +92,9 @@ impl Nat {
         if let Some(address) = address {
             let _ = writeln!(script, "add element inet {table} deprecated {{ {} : {address} }}", path.v6);
         }
-        // What cannot be put now is in the table when it is put again.
+        run_with_input("nft", "-f -", &script)?;
         path.deprecated = address;
-        run_with_input("nft", "-f -", &script).map(drop)
+        Ok(())
     }
 
     pub(super) fn remove(&self) {

@@ -84,28 +84,41 @@ impl Uplinks {
     /// Reads the kernel's state, with the networks that the devices of these paths share. Makes the kernel ask gateways whose link-layer
     /// address decides that. No gateway is asked over a path that must carry nothing.
     pub(crate) fn look(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        let mut snapshot = Snapshot::take()?;
+        self.look_at(Snapshot::take(), paths)
+    }
+
+    /// Adds the networks that these paths share to a state that was read.
+    fn look_at(&mut self, read: Result<Snapshot, Error>, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        // Also after an error: the time of this look has passed.
         self.next = NextLook::NotNeeded;
-        if paths.len() < 2 {
-            return Ok(snapshot);
-        }
-        let tunnels = snapshot.tunnels_of(paths.iter().map(PathSpec::device));
-        self.warn_of(paths.iter().map(PathSpec::device).filter(|device| tunnels.is_unreadable(device)));
-        let seen = Seen { snapshot: &snapshot, tunnels: &tunnels, neighbours: &Neighbours::read() };
-        let (networks, to_ask) = self.take(Instant::now(), &seen, paths);
-        to_ask.iter().for_each(|gateway| ask(&snapshot, gateway));
-        snapshot.set_shared_networks(networks);
-        snapshot.set_coming(self.coming.devices());
+        let mut snapshot = read?;
+        self.complete(&mut snapshot, paths);
         Ok(snapshot)
     }
 
-    /// Looks until the gateways have answered, or have had the time. Takes some hundred milliseconds if one does not answer.
-    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        loop {
-            let snapshot = self.look(paths)?;
-            let NextLook::Answer(after) = self.next else { return Ok(snapshot) };
-            std::thread::sleep(after);
+    /// Sets the networks that these paths share, as the tables of neighbours and tunnels show them now.
+    fn complete(&mut self, snapshot: &mut Snapshot, paths: &[PathSpec]) {
+        if paths.len() < 2 {
+            return;
         }
+        let tunnels = snapshot.tunnels_of(paths.iter().map(PathSpec::device));
+        self.warn_of(paths.iter().map(PathSpec::device).filter(|device| tunnels.is_unreadable(device)));
+        let seen = Seen { snapshot, tunnels: &tunnels, neighbours: &Neighbours::read() };
+        let (networks, to_ask) = self.take(Instant::now(), &seen, paths);
+        to_ask.iter().for_each(|gateway| ask(snapshot, gateway));
+        snapshot.set_shared_networks(networks);
+        snapshot.set_coming(self.coming.devices());
+    }
+
+    /// Looks until the gateways have answered, or have had the time. Takes some hundred milliseconds if one does not answer. Changes of
+    /// devices and routes in that time are left to the next look: they are announced.
+    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+        let mut snapshot = self.look(paths)?;
+        while let NextLook::Answer(after) = self.next {
+            std::thread::sleep(after);
+            self.complete(&mut snapshot, paths);
+        }
+        Ok(snapshot)
     }
 
     /// The time until the next look, if one is needed without an announcement.

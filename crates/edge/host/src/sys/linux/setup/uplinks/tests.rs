@@ -352,3 +352,13 @@ fn a_path_that_may_carry_something_again_comes_up() {
     looks.look(&all, &Tunnels::default(), &neighbours(&OF_TWO[..1]));
     assert_eq!(looks.coming(), ["wwan0"]);
 }
+
+#[test]
+fn a_look_that_fails_is_not_repeated_at_the_pace_of_the_answers() {
+    let mut looks = Looks::at(&["eth0", "wlan0"]);
+    let snapshot = snapshot(["192.168.1.1", "192.168.1.1", "10.0.0.1"]);
+    looks.look(&snapshot, &Tunnels::default(), &Neighbours::default());
+    assert_eq!(looks.uplinks.look_again(), Some(FIRST_LOOK));
+    assert!(looks.uplinks.look_at(Err(Error::NoFreeRange), &looks.paths).is_err());
+    assert_eq!(looks.uplinks.look_again(), None, "the monitor decides");
+}

@@ -1,0 +1,168 @@
+//! The monitor with a carrier whose reads of the network are scripted.
+
+#![allow(clippy::disallowed_methods, reason = "the monitor is a thread and waits")]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use plait_mptcp::PathClass;
+
+use super::*;
+use crate::Host;
+use crate::batch::{Inbox, Outbox};
+use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
+use crate::carriers::{CarrierKind, OpenCarriers, Opened};
+use crate::path::use_path;
+use crate::sys::{Snapshot, Source};
+
+const DEVICE: &str = "scripted";
+
+/// The result of a look at the path.
+#[derive(Clone, Copy)]
+enum Look {
+    Up,
+    Down,
+    Fails,
+}
+
+/// The results of the looks to come; the last one stays.
+type Script = Arc<Mutex<Vec<Look>>>;
+
+/// A path that is as the script says.
+struct Scripted {
+    spec: PathSpec,
+    script: Script,
+    current: Option<Path>,
+}
+
+/// The carrier of that path carries nothing.
+struct Nothing;
+
+#[test]
+fn a_path_that_is_lost_is_reported_although_the_look_fails_once() {
+    let (host, script) = host(PathClass::Trusted);
+    assert!(host.paths()[0].up);
+    play(&script, &[Look::Fails, Look::Down]);
+    set(&host, "scripted=untrusted");
+    assert!(wait_for(|| !host.paths()[0].up), "no announcement comes again");
+}
+
+#[test]
+fn a_path_that_carries_something_again_is_not_up_before_its_network_is_known() {
+    let (host, script) = host(PathClass::Never);
+    play(&script, &[Look::Down]);
+    set(&host, "scripted=trusted");
+    let path = host.paths().remove(0);
+    assert_eq!((path.class, path.up), (PathClass::Trusted, false));
+    play(&script, &[Look::Up]);
+    set(&host, "scripted=untrusted");
+    assert!(wait_for(|| host.paths()[0].up), "the next look knows it");
+}
+
+/// A host whose only path is up.
+fn host(class: PathClass) -> (Host, Script) {
+    let spec = PathSpec::new(DEVICE).expect("a name").with_class(class);
+    let builder = Host::builder().path(spec);
+    let script = Script::default();
+    play(&script, &[Look::Up]);
+    let open = builder.start_over(|setup| {
+        let mut open = OpenCarriers::none();
+        open.add(setup.specs.iter(), |mut paths| {
+            let spec = paths.remove(0).spec;
+            let paths = Box::new(Scripted { spec, script: script.clone(), current: None });
+            Ok(Opened { carrier: Box::new(Nothing), paths })
+        })?;
+        Ok(open)
+    });
+    (open.expect("nothing but a script"), script)
+}
+
+fn play(script: &Script, looks: &[Look]) {
+    *script.lock().expect("no test panics with it") = looks.to_vec();
+}
+
+fn set(host: &Host, path: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
+    runtime.block_on(host.path_control().set(path.parse().expect("a path"))).expect("it is there");
+}
+
+fn wait_for(question: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !question() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    question()
+}
+
+impl Scripted {
+    fn look(&self) -> Look {
+        let mut script = self.script.lock().expect("no test panics with it");
+        if script.len() > 1 { script.remove(0) } else { script[0] }
+    }
+}
+
+impl CarrierPaths for Scripted {
+    fn refresh(&mut self, _snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
+        let up = match self.look() {
+            Look::Up => true,
+            Look::Down => false,
+            Look::Fails => return Err(Error::NoFreeRange),
+        };
+        let path = Path {
+            id: PathId(0),
+            name: DEVICE.to_owned(),
+            network: None,
+            class: self.spec.class(),
+            backup: self.spec.is_backup(),
+            v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            v6: None,
+            public_v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            public_v6: None,
+            mtu: 1500,
+            up,
+        };
+        if self.current.as_ref() != Some(&path) {
+            self.current = Some(path.clone());
+            changed.push(path);
+        }
+        Ok(())
+    }
+
+    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
+        use_path(std::iter::once((&mut self.spec, &mut self.current)), spec)
+    }
+
+    fn open_port(&mut self, _port: u16) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn close_port(&mut self, _port: u16) {}
+
+    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
+        Vec::new()
+    }
+}
+
+impl Carrier for Nothing {
+    fn kind(&self) -> CarrierKind {
+        CarrierKind::Queues
+    }
+
+    fn longest_super_segment(&self) -> u16 {
+        u16::MAX
+    }
+
+    fn readiness(&self) -> Option<Source<'_>> {
+        None
+    }
+
+    fn receive(&mut self, _inbox: &mut Inbox<'_>) -> io::Result<Arrivals> {
+        Ok(Arrivals::Drained)
+    }
+
+    fn send(&mut self, _outbox: &mut Outbox<'_>) -> io::Result<Sent> {
+        Ok(Sent::All)
+    }
+}
