@@ -146,19 +146,22 @@ impl RoutingTables {
     /// The routes over `device` as `ip route replace` takes them, connected ones first so that gateways can be reached. The routes to
     /// each destination come from one table, the first of those for a device with these addresses.
     pub(super) fn over(&self, device: &str, addresses: &[Prefix]) -> Vec<String> {
+        // First, because other devices may have a million routes.
+        let routes = self.iter().filter_map(|route| Some((route, route.over(device)?)));
+        let routes: Vec<_> = routes.collect();
         let ruled = self
             .rules
             .iter()
             .filter(|rule| rule.chooses(device, addresses))
             .filter_map(|rule| rule.table.as_deref());
         let mut tables: Vec<&str> = Vec::new();
-        for table in ruled.chain([MAIN]).chain(self.others.iter().map(Route::table)) {
+        for table in ruled.chain([MAIN]).chain(routes.iter().map(|(route, _)| route.table())) {
             if !tables.contains(&table) {
                 tables.push(table);
             }
         }
         let place = |route: &Route| tables.iter().position(|table| *table == route.table());
-        let found = self.iter().filter_map(|route| Some((place(route)?, route, route.over(device)?)));
+        let found = routes.into_iter().filter_map(|(route, words)| Some((place(route)?, route, words)));
         let mut found: Vec<_> = found.collect();
         found.sort_by_key(|(place, ..)| *place);
         let mut chosen: BTreeMap<&str, usize> = BTreeMap::new();
