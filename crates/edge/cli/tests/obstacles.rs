@@ -85,7 +85,8 @@ fn a_strict_check_of_sources_is_named_with_the_setting_and_the_device_and_the_fi
 #[ignore = "needs root"]
 fn a_check_of_sources_that_a_killed_plait_has_loosened_is_put_back_by_the_next() {
     let world = two_uplinks("strict_killed");
-    SETTINGS.iter().for_each(|name| world.client.set_sysctl(name, 1).expect("root"));
+    let wan1 = "net.ipv4.conf.wan1.rp_filter";
+    [SETTINGS[0], SETTINGS[1], wan1].iter().for_each(|name| world.client.set_sysctl(name, 1).expect("root"));
     let values = || SETTINGS.map(|name| world.client.sysctl(name).expect("it is there"));
     let listen = |name: &str| {
         let mut command = Command::new(PLAIT);
@@ -97,6 +98,7 @@ fn a_check_of_sources_that_a_killed_plait_has_loosened_is_put_back_by_the_next()
     };
     let mut killed = listen("killed");
     assert_eq!(values(), ["1", "2"]);
+    assert_eq!(world.client.sysctl(wan1).expect("it is there"), "1", "the default route leads over it");
     killed.signal(Signal::SIGKILL);
     killed.wait(TIMEOUT).expect("it ends");
     assert_eq!(values(), ["1", "2"], "nothing could put it back");

@@ -125,10 +125,8 @@ impl Carriers {
             let specs = setup.specs.iter();
             specs.filter(move |spec| self.over(spec.device()).contains(&kind))
         };
-        let source_check = match self {
-            Self::Auto | Self::Udp => SourceCheck::Loosened,
-            Self::Tcp => SourceCheck::AsItIs,
-        };
+        // UDP alone changes no settings.
+        let source_check = if self == Self::Auto { SourceCheck::Loosened } else { SourceCheck::AsItIs };
         match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges, source_check)) {
             Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
                 info!(%error, "TCP is not available: UDP only");

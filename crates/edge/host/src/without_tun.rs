@@ -1,10 +1,10 @@
 //! Paths over UDP: they change nothing in the network and only read its state.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use plait_base::PathId;
-use plait_mptcp::Path;
+use plait_mptcp::{Path, PathClass};
 use tracing::{debug, warn};
 
 use crate::carrier::{CarrierPaths, path_mtu};
@@ -27,11 +27,14 @@ struct PlainPath {
     current: Option<Path>,
     /// The place of its sockets.
     place: Option<Place>,
+    /// The address for which the check of sources was looked at last.
+    checked: Option<Ipv4Addr>,
 }
 
 impl PlainNetwork {
     pub(crate) fn new(udp: Arc<Udp>, paths: Vec<NumberedPath>) -> Self {
-        let plain = |NumberedPath { id, spec }| PlainPath { id, spec, current: None, place: None };
+        let plain =
+            |NumberedPath { id, spec }| PlainPath { id, spec, current: None, place: None, checked: None };
         Self { udp, paths: paths.into_iter().map(plain).collect() }
     }
 }
@@ -42,10 +45,10 @@ impl CarrierPaths for PlainNetwork {
             let device = snapshot.device(path.spec.device());
             let place = place(path.id, &path.spec, &device);
             if path.place.as_ref() != Some(&place) {
-                warn_of_source_check(&device, path);
                 self.udp.set_place(place.clone());
                 path.place = Some(place);
             }
+            path.look_at_source_check(snapshot, &device);
             let state = path_state(path.id, &path.spec, &device, snapshot);
             if path.current.as_ref() != Some(&state) {
                 debug!(device = state.name, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path over UDP");
@@ -74,13 +77,25 @@ impl CarrierPaths for PlainNetwork {
     }
 }
 
-/// Warns of a setting that drops the answers, once for each address.
-fn warn_of_source_check(device: &Device, path: &PlainPath) {
-    let before = path.current.as_ref().and_then(|before| before.public_v4);
-    let Some(own) = device.v4.filter(|own| device.is_up && before != Some(*own)) else { return };
-    if let Some(setting) = strict_source_check(path.spec.device(), own, None) {
-        let obstacle = PathObstacle::StrictSourceCheck { device: path.spec.device().to_owned(), setting };
-        warn!("{obstacle}");
+impl PlainPath {
+    /// Warns of a setting that drops the answers, once for each address.
+    fn look_at_source_check(&mut self, snapshot: &Snapshot, device: &Device) {
+        let Some(own) = self.unchecked(snapshot, device) else { return };
+        self.checked = Some(own);
+        let name = self.spec.device();
+        if let Some(setting) = strict_source_check(name, own, None) {
+            let obstacle = PathObstacle::StrictSourceCheck { device: name.to_owned(), setting };
+            warn!("{obstacle}");
+        }
+    }
+
+    /// The address whose check has not been looked at, as soon as the path is used and has a way out: without a route the kernel's check
+    /// fails, too.
+    fn unchecked(&self, snapshot: &Snapshot, device: &Device) -> Option<Ipv4Addr> {
+        let is_used = device.is_up && self.spec.class() != PathClass::Never;
+        device
+            .v4
+            .filter(|own| is_used && self.checked != Some(*own) && snapshot.leads_out(self.spec.device()))
     }
 }
 
@@ -103,5 +118,37 @@ fn path_state(id: PathId, spec: &PathSpec, device: &Device, snapshot: &Snapshot)
         public_v6,
         mtu: path_mtu(mtu),
         up: is_up && (public_v4.is_some() || public_v6.is_some()),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_of_sources_is_looked_at_once_the_device_is_up_with_a_way_out() {
+        let state = |flags: &str, routes: &str| {
+            let link = format!(
+                r#"[{{"ifname":"eth0","flags":[{flags}],"addr_info":[{{"local":"192.0.2.2","prefixlen":24,"scope":"global"}}]}}]"#
+            );
+            Snapshot::of(&link, &format!("[{routes}]"), "[]")
+        };
+        const UP: &str = r#""UP","LOWER_UP""#;
+        const CONNECTED: &str = r#"{"dst":"192.0.2.0/24","dev":"eth0"}"#;
+        const DEFAULT: &str = r#"{"dst":"default","gateway":"192.0.2.1","dev":"eth0"}"#;
+        let spec = PathSpec::new("eth0").expect("a name");
+        let mut path = PlainPath { id: PathId(0), spec, current: None, place: None, checked: None };
+        let unchecked =
+            |path: &PlainPath, snapshot: Snapshot| path.unchecked(&snapshot, &snapshot.device("eth0"));
+        assert_eq!(unchecked(&path, state("", DEFAULT)), None, "down, with its address");
+        assert_eq!(unchecked(&path, state(UP, CONNECTED)), None, "the address comes before the route");
+        let own = Some(Ipv4Addr::new(192, 0, 2, 2));
+        assert_eq!(unchecked(&path, state(UP, DEFAULT)), own);
+        path.checked = own;
+        assert_eq!(unchecked(&path, state(UP, DEFAULT)), None, "once for each address");
+        path.checked = Some(Ipv4Addr::new(192, 0, 2, 3));
+        assert_eq!(unchecked(&path, state(UP, DEFAULT)), own);
+        path.spec = path.spec.with_class(PathClass::Never);
+        assert_eq!(unchecked(&path, state(UP, DEFAULT)), None);
     }
 }

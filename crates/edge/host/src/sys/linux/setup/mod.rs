@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use plait_base::PathId;
-use plait_mptcp::Path;
+use plait_mptcp::{Path, PathClass};
 use tracing::{debug, info, warn};
 
 use self::addresses::Subnets;
@@ -37,6 +37,7 @@ use self::links::Link;
 use self::nat::{Nat, Translation};
 use self::ports::PortReservation;
 use self::routes::{Entrance, PathTable};
+use self::source_check::Loosened;
 use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::carrier::path_mtu;
@@ -70,6 +71,7 @@ pub(crate) struct Network {
     /// Whether all devices forward, by family, because of other programs.
     router: [bool; 2],
     source_check: SourceCheck,
+    loosened: Loosened,
     entrance: Option<Entrance>,
     nat: Option<Nat>,
     paths: Vec<ConfiguredPath>,
@@ -113,6 +115,7 @@ impl Network {
             guard: Guard::default(),
             router: [false; 2],
             source_check,
+            loosened: Loosened::default(),
             entrance: None,
             nat: None,
             paths: Vec::new(),
@@ -201,11 +204,12 @@ impl Network {
     }
 
     /// Lets answers to datagrams of the paths arrive, if the paths have datagrams.
-    fn loosen_source_checks(&self, snapshot: &Snapshot) {
-        let devices = self.paths.iter().map(|path| path.spec.device());
-        let present = devices.filter(|device| snapshot.link(device).is_some());
+    fn loosen_source_checks(&mut self, snapshot: &Snapshot) {
+        let used = self.paths.iter().filter(|path| path.spec.class() != PathClass::Never);
         match self.source_check {
-            SourceCheck::Loosened => source_check::loosen(&self.journal, present),
+            SourceCheck::Loosened => {
+                self.loosened.extend(&self.journal, snapshot, used.map(|path| path.spec.device()));
+            }
             SourceCheck::AsItIs => {}
         }
     }

@@ -148,6 +148,13 @@ impl Snapshot {
         self.tables(Family::of(address)).reach(device, address)
     }
 
+    /// Whether a route of any table for IPv4 leads over `device` to everywhere, or to a gateway. While a device gets its address, none does
+    /// yet.
+    pub(crate) fn leads_out(&self, device: &str) -> bool {
+        let has_gateway = || self.gateways_over(device).iter().any(IpAddr::is_ipv4);
+        self.reaches(device, Ipv4Addr::UNSPECIFIED.into()) || has_gateway()
+    }
+
     /// The devices of the best default routes of both families, apart from the routes over `except`.
     pub(super) fn default_devices_besides(&self, except: &str) -> impl Iterator<Item = &str> {
         let anywhere = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -188,7 +195,7 @@ impl Family {
 #[cfg(test)]
 impl Snapshot {
     /// The state that `ip -json` shows as these devices and routes of both families.
-    pub(super) fn of(links: &str, v4: &str, v6: &str) -> Self {
+    pub(crate) fn of(links: &str, v4: &str, v6: &str) -> Self {
         Self {
             links: serde_json::from_str(links).expect("links"),
             tables: [v4, v6].map(|routes| RoutingTables::shown(routes, "[]")),

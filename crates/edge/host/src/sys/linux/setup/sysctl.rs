@@ -57,7 +57,7 @@ impl Journal {
         Ok(Self::at(Path::new(DIRECTORY), cookie, Path::new(SETTINGS)))
     }
 
-    fn at(directory: &Path, cookie: u64, settings: &Path) -> Self {
+    pub(super) fn at(directory: &Path, cookie: u64, settings: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
             file: directory.join(format!("settings-{cookie}")),
@@ -78,7 +78,7 @@ impl Journal {
         }
         let entry = Entry { name: name.to_owned(), before, ours: value.to_owned() };
         if let Err(error) = self.note(&entry) {
-            debug!(%error, "will not be put back after a crash");
+            debug!(%error, name, "will not be put back: the previous value is noted nowhere");
         }
         self.write(&entry, value).map(|()| true)
     }
@@ -87,7 +87,7 @@ impl Journal {
     /// open, according to the journal; then they are changed. Returns whether any of them exists.
     ///
     /// # Errors
-    /// A setting cannot be noted or changed, or `guard` failed: nothing was opened without being closed.
+    /// A setting cannot be noted or changed, or `guard` failed: nothing was opened without being closed. What was not changed is not noted.
     pub(super) fn open_behind(
         &self,
         names: &[String],
@@ -102,7 +102,26 @@ impl Journal {
             ours: value.to_owned(),
         };
         let entries: Vec<Entry> = others.map(entry).collect();
-        for entry in &entries {
+        let mut noted: Vec<&str> = Vec::new();
+        let result = self.note_and_open(&entries, value, guard, &mut noted);
+        if result.is_err() && !noted.is_empty() {
+            // A note without a change would later be taken for one.
+            if let Err(error) = self.forget(|name| noted.contains(&name), Leave::AsItIs) {
+                debug!(%error, ?noted, "stays noted");
+            }
+        }
+        result.map(|()| !found.is_empty())
+    }
+
+    /// Notes these changes, and makes them behind `guard`. Leaves in `noted` what is new in the journal and not changed.
+    fn note_and_open<'a>(
+        &self,
+        entries: &'a [Entry],
+        value: &'static str,
+        guard: impl FnOnce() -> Result<(), Error>,
+        noted: &mut Vec<&'a str>,
+    ) -> Result<(), Error> {
+        for entry in entries {
             let unnoted = |source: io::Error| {
                 let told = format!("its value cannot be noted in {}: {source}", self.file.display());
                 Error::Setting {
@@ -111,13 +130,16 @@ impl Journal {
                     source: io::Error::new(source.kind(), told),
                 }
             };
-            self.note(entry).map_err(unnoted)?;
+            if self.note(entry).map_err(unnoted)? {
+                noted.push(&entry.name);
+            }
         }
         guard()?;
-        for entry in &entries {
+        for entry in entries {
             self.write(entry, value)?;
+            noted.retain(|name| *name != entry.name);
         }
-        Ok(!found.is_empty())
+        Ok(())
     }
 
     /// The value of a setting; none if there is no such setting.
@@ -151,8 +173,7 @@ impl Journal {
                 Leave::AsItIs => {}
             }
         }
-        let line = |Entry { name, before, ours }: Entry| format!("{name} {before} {ours}\n");
-        let text: String = rest.into_iter().map(line).collect();
+        let text: String = rest.iter().map(Entry::line).collect();
         let replacement = self.file.with_extension("new");
         let _ = fs::remove_file(&replacement);
         private().create_new(true).write(true).open(&replacement)?.write_all(text.as_bytes())?;
@@ -182,13 +203,19 @@ impl Journal {
         is_restored
     }
 
-    /// Notes the previous value of a setting, the first time only.
-    fn note(&self, entry: &Entry) -> io::Result<()> {
+    /// Notes the previous value of a setting, the first time only: then it returns true. All of a line is written or nothing.
+    fn note(&self, entry: &Entry) -> io::Result<bool> {
         if self.entries().iter().any(|other| other.name == entry.name) {
-            return Ok(());
+            return Ok(false);
         }
         let mut file = self.create().or_else(|_| self.create())?;
-        writeln!(file, "{} {} {}", entry.name, entry.before, entry.ours)
+        let before = file.metadata()?.len();
+        let written = file.write_all(entry.line().as_bytes());
+        if written.is_err() {
+            // The rest of a line would be part of the next one.
+            file.set_len(before)?;
+        }
+        written.map(|()| true)
     }
 
     /// Opens the file. A host of another namespace may remove the directory at the same time, once.
@@ -205,6 +232,11 @@ impl Entry {
         let is_below =
             Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         is_below.then(|| Self { name: name.to_owned(), before: before.to_owned(), ours: ours.to_owned() })
+    }
+
+    fn line(&self) -> String {
+        let Self { name, before, ours } = self;
+        format!("{name} {before} {ours}\n")
     }
 }
 
@@ -307,6 +339,18 @@ mod tests {
         let refused = journal.open_behind(&names, "1", || Ok(()));
         assert!(matches!(refused, Err(Error::Setting { .. })), "{refused:?}");
         assert_eq!(fixture.read("forwarding"), "0");
+    }
+
+    #[test]
+    fn a_setting_that_could_not_be_changed_is_not_noted() {
+        let fixture = Fixture::new("unchanged");
+        // Readable, and not even root can write it.
+        let fixed = fixture.directory.join("net/fixed");
+        std::os::unix::fs::symlink("/proc/sys/kernel/ostype", fixed).expect("a link");
+        let names = ["net/forwarding", "net/fixed"].map(str::to_owned);
+        let refused = fixture.journal.open_behind(&names, "1", || Ok(()));
+        assert!(matches!(refused, Err(Error::Setting { name, .. }) if name == "net/fixed"));
+        assert_eq!(fixture.journal.noted("1"), ["net/forwarding"], "that one was changed");
     }
 
     #[test]
