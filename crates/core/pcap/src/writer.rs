@@ -63,7 +63,11 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    fn describe(&mut self, interface: &Interface) -> io::Result<()> {
+    /// Adds an interface, which gets the next number. It may stand behind packets of others.
+    ///
+    /// # Errors
+    /// `out` failed.
+    pub fn describe(&mut self, interface: &Interface) -> io::Result<()> {
         let Interface { name, description, link_type, snap_length } = interface;
         self.snap_lengths.push(*snap_length);
         Block::new(INTERFACE_DESCRIPTION)

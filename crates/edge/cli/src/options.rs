@@ -11,8 +11,9 @@ use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scramblin
 /// The options that opening and accepting connections have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// A device to use, and its role: DEV[=trusted|untrusted|never][,backup] (repeatable) [default: the devices of the default routes; over
-    /// UDP also the device that has an address of this host].
+    /// A device to use, and its role: DEV[=trusted|untrusted|never][,backup] (repeatable). DEV is a name, an alternative name, an address,
+    /// mac:02:00:00:00:00:01, a pattern such as 'usb*', or default: the devices of the default routes. Devices are used as they come and go
+    /// [default: default; over UDP also the device that has an address of this host].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<Path>,
     /// Carrier of the segments. tcp needs root. udp needs no privilege and passes networks that strip unknown TCP options. auto uses both:

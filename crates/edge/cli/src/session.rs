@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use plait::{Host, HostBuilder, Listener, Path, PathState, ReadHalf, Status, Stream, WriteHalf};
+use plait::{Host, HostBuilder, LOOPBACK, Listener, Path, PathState, ReadHalf, Status, Stream, WriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -51,13 +51,23 @@ pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
     v4.into_iter().chain(v6).collect()
 }
 
-/// Reports the obstacles of a started host: paths that cannot be used yet, most often because of a wrong name, and a firewall that drops
-/// forwarded packets. If the options ask for it, the firewall is opened while the returned value lives.
+/// Reports the obstacles of a started host: paths that cannot be used yet, most often because of a wrong name, a missing default route, and a
+/// firewall that drops forwarded packets. If the options ask for it, the firewall is opened while the returned value lives.
 pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Option<Opening>> {
     let paths = host.paths();
     for path in paths.iter().filter(|path| !path.is_up() && is_told(path, &paths)) {
         let device = path.device();
         say(&format!("the path {device} cannot be used yet: {}", system::why_not(device)));
+    }
+    if !paths.iter().any(|path| path.device() != LOOPBACK) {
+        let given: Vec<String> = options.paths.iter().map(Path::devices).collect();
+        let why = match &given[..] {
+            [] => "there is no default route".to_owned(),
+            given => format!("there is no device for {}", given.join(", ")),
+        };
+        say(&format!(
+            "warning: no other host can be reached: {why}\n  plait waits for one, or name a device with --path"
+        ));
     }
     system::clear_the_way(options)
 }

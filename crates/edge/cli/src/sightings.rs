@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plait::{ConnectOptions, Host, Remote};
+use plait::{ConnectOptions, Host, Path, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
@@ -24,11 +24,12 @@ pub(crate) async fn look_around(
     limit: Duration,
 ) -> Vec<Sighting> {
     let Ok(protection) = protection::inquirer(options, authorities, server) else { return Vec::new() };
-    let paths = session::paths_for(options, addresses.first().map(SocketAddr::ip));
+    let paths = session::paths_for(options, addresses.first().map(SocketAddr::ip))
+        .and_then(|paths| Ok(Path::present(&paths)?));
     let mut sightings = Vec::new();
     let within = ConnectOptions::new().within(limit);
     for path in paths.unwrap_or_default() {
-        let device = path.device().to_owned();
+        let device = path.devices();
         let builder =
             Host::builder().carriers(options.carrier).address_ranges(options.ranges.iter().copied());
         let Ok(host) = builder.path(path).start() else { continue };

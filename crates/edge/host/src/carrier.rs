@@ -23,7 +23,7 @@ use plait_wire::Segment;
 use crate::batch::{Inbox, Outbox};
 use crate::carriers::CarrierKind;
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::NumberedPath;
 use crate::sys::{MAX_OFFLOADED, Snapshot, Source};
 
 /// Largest MTU of a path. Above it no super-segment could be sent; no device has a larger one.
@@ -71,11 +71,12 @@ pub(crate) trait CarrierPaths: Send {
     /// The network cannot be configured for a path.
     fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error>;
 
-    /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
+    /// Adds a path, or changes the device, the class or the use of the one with this id. The next [`CarrierPaths::refresh`] adds its state
+    /// to the changed ones. A path that is not selected is down.
     ///
     /// # Errors
-    /// No path is over that device.
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error>;
+    /// The network cannot be configured for the path.
+    fn set_path(&mut self, path: NumberedPath) -> Result<(), Error>;
 
     /// Brings connections to `port` of the paths' devices to the stack.
     ///
@@ -85,9 +86,6 @@ pub(crate) trait CarrierPaths: Send {
 
     /// Undoes [`CarrierPaths::open_port`].
     fn close_port(&mut self, port: u16);
-
-    /// The stack's addresses on each path, in the order of the paths.
-    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])>;
 
     /// The addresses from which the kernel reports errors to the stack.
     fn kernel_addresses(&self) -> Vec<IpAddr> {

@@ -11,7 +11,7 @@ use tracing::info;
 use crate::carrier::{Carrier, CarrierPaths};
 use crate::error::Error;
 use crate::over_tun::OverTun;
-use crate::path::{NumberedPath, PathSpec};
+use crate::path_rule::PathRule;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::sys::{LOOPBACK, Network, SourceCheck, Tun};
 use crate::udp::{OverUdp, Udp};
@@ -50,13 +50,13 @@ pub(crate) const MAX_CARRIERS: usize = 3;
 // Each path of each carrier has an id.
 const _: () = assert!(MAX_CARRIERS * MAX_PATHS < 1 << u8::BITS);
 
-/// The carriers of the paths of a host, at least one. The paths of a carrier have consecutive ids.
+/// The carriers of the paths of a host, the preferred ones first. Each has an id for each slot of a device, those of a carrier consecutive.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathCarriers(ArrayVec<(PathId, CarrierKind), MAX_CARRIERS>);
+pub struct PathCarriers(ArrayVec<CarrierKind, MAX_CARRIERS>);
 
 /// The inputs of the opening of a carrier.
 pub(crate) struct Setup<'a> {
-    pub(crate) specs: &'a [PathSpec],
+    pub(crate) rules: &'a [PathRule],
     pub(crate) ranges: &'a Ranges,
     /// Silence of a subflow before a datagram keeps its mapping in NATs.
     pub(crate) keep_alive: Duration,
@@ -73,9 +73,6 @@ pub(crate) struct Opened {
 /// The carriers of a host, the preferred ones first.
 pub(crate) struct OpenCarriers {
     pub(crate) opened: ArrayVec<Opened, MAX_CARRIERS>,
-    pub(crate) of_paths: PathCarriers,
-    /// The id of the next path.
-    next: u8,
     /// The reason that a requested, but optional, carrier of TCP is missing.
     pub(crate) tcp_missing: Option<String>,
 }
@@ -118,62 +115,62 @@ impl Carriers {
         }
     }
 
+    /// Whether a carrier may be used over a device.
+    pub(crate) fn allow(self, kind: CarrierKind, device: &str) -> bool {
+        // The carriers of tests go over every device.
+        self.over(device).contains(&kind) || !CarrierKind::ALL.contains(&kind)
+    }
+
     /// Opens the carriers. [`Carriers::Auto`] goes without TCP if a privilege or a feature of the system is missing.
     pub(crate) fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
         let mut open = OpenCarriers::none();
-        let over = |kind: CarrierKind| {
-            let specs = setup.specs.iter();
-            specs.filter(move |spec| self.over(spec.device()).contains(&kind))
+        let may_use = |kind: CarrierKind| {
+            setup.rules.iter().any(|rule| self.over(rule.name().unwrap_or_default()).contains(&kind))
         };
-        // UDP alone changes no settings.
-        let source_check = if self == Self::Auto { SourceCheck::Loosened } else { SourceCheck::AsItIs };
-        match open.add(over(CarrierKind::Tcp), |paths| over_tun(&paths, setup.ranges, source_check)) {
-            Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
-                info!(%error, "TCP is not available: UDP only");
-                open.tcp_missing = Some(error.to_string());
+        if may_use(CarrierKind::Tcp) {
+            // UDP alone changes no settings.
+            let source_check = if self == Self::Auto { SourceCheck::Loosened } else { SourceCheck::AsItIs };
+            match over_tun(setup.ranges, source_check) {
+                Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
+                    info!(%error, "TCP is not available: UDP only");
+                    open.tcp_missing = Some(error.to_string());
+                }
+                opened => open.add(opened?),
             }
-            opened => opened?,
         }
-        open.add(over(CarrierKind::Udp), |paths| over_udp(paths, setup))?;
+        if may_use(CarrierKind::Udp) {
+            open.add(over_udp(setup)?);
+        }
         Ok(open)
     }
 }
 
-fn over_tun(paths: &[NumberedPath], ranges: &Ranges, source_check: SourceCheck) -> Result<Opened, Error> {
+fn over_tun(ranges: &Ranges, source_check: SourceCheck) -> Result<Opened, Error> {
     let tun = Arc::new(Tun::create()?);
-    let network = Network::prepare(tun.clone(), paths, ranges, source_check)?;
+    let network = Network::prepare(tun.clone(), ranges, source_check)?;
     Ok(Opened { carrier: Box::new(OverTun::new(tun)), paths: Box::new(network) })
 }
 
-fn over_udp(paths: Vec<NumberedPath>, setup: &Setup<'_>) -> Result<Opened, Error> {
+fn over_udp(setup: &Setup<'_>) -> Result<Opened, Error> {
     let udp = Arc::new(Udp::new(setup.keep_alive, setup.wake.signal())?);
     let carrier = Box::new(OverUdp::new(udp.clone()));
-    Ok(Opened { carrier, paths: Box::new(PlainNetwork::new(udp, paths)) })
+    Ok(Opened { carrier, paths: Box::new(PlainNetwork::new(udp)) })
 }
 
 impl OpenCarriers {
     /// The carriers before the first is added.
     pub(crate) fn none() -> Self {
-        Self { opened: ArrayVec::new(), of_paths: PathCarriers(ArrayVec::new()), next: 0, tcp_missing: None }
+        Self { opened: ArrayVec::new(), tcp_missing: None }
     }
 
-    /// Adds the carrier that `open` returns for these paths; nothing if there are none.
-    pub(crate) fn add<'a>(
-        &mut self,
-        specs: impl Iterator<Item = &'a PathSpec>,
-        open: impl FnOnce(Vec<NumberedPath>) -> Result<Opened, Error>,
-    ) -> Result<(), Error> {
-        let first = PathId(self.next);
-        let paths =
-            specs.zip(self.next..).map(|(spec, id)| NumberedPath { id: PathId(id), spec: spec.clone() });
-        let paths: Vec<_> = paths.collect();
-        let Some(last) = paths.last() else { return Ok(()) };
-        let next = last.id.0 + 1;
-        let opened = open(paths)?;
-        self.of_paths.0.push((first, opened.carrier.kind()));
+    /// Adds a carrier behind the others.
+    pub(crate) fn add(&mut self, opened: Opened) {
         self.opened.push(opened);
-        self.next = next;
-        Ok(())
+    }
+
+    /// The carriers of all possible paths.
+    pub(crate) fn of_paths(&self) -> PathCarriers {
+        PathCarriers(self.opened.iter().map(|opened| opened.carrier.kind()).collect())
     }
 }
 
@@ -181,20 +178,29 @@ impl PathCarriers {
     /// The carrier of every path.
     #[cfg(test)]
     pub(crate) fn only(kind: CarrierKind) -> Self {
-        Self([(PathId(0), kind)].into_iter().collect())
+        Self([kind].into_iter().collect())
     }
 
     /// The carrier of the path with this id.
     #[must_use]
     pub fn of(&self, path: PathId) -> CarrierKind {
-        let (_, kind) = self.0[self.position(path)];
-        kind
+        self.0[self.position(path)]
     }
 
     /// The position of the carrier of a path among those of the host.
     pub(crate) fn position(&self, path: PathId) -> usize {
-        self.0.iter().rposition(|(first, _)| *first <= path).unwrap_or(0)
+        (usize::from(path.0) / MAX_PATHS).min(self.0.len().saturating_sub(1))
     }
+}
+
+/// The id of the path over the device in this slot, by the carrier at this position.
+pub(crate) fn path_id(position: usize, slot: usize) -> PathId {
+    PathId(u8::try_from(position * MAX_PATHS + slot).unwrap_or(u8::MAX))
+}
+
+/// The slot of the device of a path.
+pub(crate) fn slot_of(path: PathId) -> usize {
+    usize::from(path.0) % MAX_PATHS
 }
 
 impl From<CarrierKind> for Carriers {
@@ -239,10 +245,13 @@ mod tests {
 
     #[test]
     fn a_path_has_the_carrier_that_its_id_was_given_for() {
-        let (tcp, udp) = ((PathId(0), CarrierKind::Tcp), (PathId(2), CarrierKind::Udp));
-        let both = PathCarriers([tcp, udp].into_iter().collect());
-        let kinds: Vec<_> = (0..4).map(|id| both.of(PathId(id)).to_string()).collect();
-        assert_eq!(kinds, ["tcp", "tcp", "udp", "udp"]);
+        let both = PathCarriers([CarrierKind::Tcp, CarrierKind::Udp].into_iter().collect());
+        for (position, kind) in [CarrierKind::Tcp, CarrierKind::Udp].into_iter().enumerate() {
+            for slot in [0, 1, MAX_PATHS - 1] {
+                let id = path_id(position, slot);
+                assert_eq!((both.of(id), slot_of(id)), (kind, slot));
+            }
+        }
         assert_eq!(PathCarriers::only(CarrierKind::Udp).of(PathId(9)), CarrierKind::Udp);
     }
 

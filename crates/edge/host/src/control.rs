@@ -7,7 +7,8 @@ use plait_mptcp::Path;
 use crate::carriers::PathCarriers;
 use crate::error::Error;
 use crate::network_monitor::Requests;
-use crate::path::PathSpec;
+use crate::networks::RuleChange;
+use crate::path_rule::PathRule;
 use crate::shared::Shared;
 use crate::shared_networks::SharedNetwork;
 
@@ -48,13 +49,30 @@ impl PathControl {
         self.shared.lock().tcp_missing.clone()
     }
 
-    /// Sets the class of the path of this device, and whether it is a backup. Connections tell their peers by
-    /// MP_PRIO (RFC 8684, section 3.3.8), and leave a path that must carry nothing. Dropping the future after its first poll undoes nothing.
+    /// Adds the paths over the devices that this rule selects. Connections join over them. Dropping the future after its first poll undoes
+    /// nothing, here and below.
     ///
     /// # Errors
-    /// The host has no path of this device, or has ended.
-    pub async fn set(&self, spec: PathSpec) -> Result<(), Error> {
-        self.requests.use_path(spec).await
+    /// The host has a rule for these devices, or has ended; or the state of the network cannot be read: then it is followed later.
+    pub async fn add(&self, rule: PathRule) -> Result<(), Error> {
+        self.requests.change_rules(RuleChange::Add(rule)).await
+    }
+
+    /// Sets the class of the paths by this rule, or of one path among those of a pattern, and whether it is a backup. Connections tell their
+    /// peers by MP_PRIO (RFC 8684, section 3.3.8), and leave a path that must carry nothing.
+    ///
+    /// # Errors
+    /// The host has no such path, or has ended; or the state of the network cannot be read, as above.
+    pub async fn set(&self, rule: PathRule) -> Result<(), Error> {
+        self.requests.change_rules(RuleChange::Set(rule)).await
+    }
+
+    /// Removes the rule for these devices. Connections leave the paths that no other rule selects.
+    ///
+    /// # Errors
+    /// The host has no rule for these devices, or has ended; or the state of the network cannot be read, as above.
+    pub async fn remove(&self, rule: PathRule) -> Result<(), Error> {
+        self.requests.change_rules(RuleChange::Remove(rule)).await
     }
 }
 

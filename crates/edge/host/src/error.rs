@@ -60,14 +60,22 @@ pub enum Error {
         /// The reason.
         reason: &'static str,
     },
-    /// The same device twice.
+    /// The same devices twice.
     #[error("the path {name} is given twice")]
     DuplicatePath {
-        /// The device.
+        /// The devices, as in the text of the rule.
         name: String,
     },
+    /// There is no rule to remove.
+    #[error(
+        "no path was given as {devices}\n  fix: give it as it was added, or keep one device of a pattern away by {devices}=never"
+    )]
+    NoSuchRule {
+        /// The devices, as in the text of the rule.
+        devices: String,
+    },
     /// The path to change does not exist.
-    #[error("this host has no path {name}\n  fix: name one of those it was started with")]
+    #[error("this host has no path {name}\n  fix: name one that it has, or add this one")]
     UnknownPath {
         /// The device.
         name: String,
@@ -149,6 +157,7 @@ impl Error {
             Self::DeviceName { .. }
             | Self::DuplicatePath { .. }
             | Self::UnknownPath { .. }
+            | Self::NoSuchRule { .. }
             | Self::PathCount { .. }
             | Self::NoFreeRange
             | Self::PortInUse { .. }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use arrayvec::ArrayVec;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
-use plait_mptcp::{Config, Path, PathClass};
+use plait_mptcp::{Config, Path};
 use tracing::warn;
 
 use crate::capture::{Capture, Interface, Outside};
@@ -24,8 +24,9 @@ use crate::listener::Listener;
 use crate::network_monitor::NetworkMonitor;
 use crate::networks::Networks;
 use crate::os_random::OsRandom;
-use crate::path::PathSpec;
+use crate::path_rule::PathRule;
 use crate::ranges::{MAX_PATHS, Ranges};
+use crate::selection::Selection;
 use crate::shared::{Awaited, Phase, Shared};
 use crate::shared_networks::SharedNetwork;
 use crate::stream::{AbortOnDrop, Stream};
@@ -50,7 +51,7 @@ pub struct Host {
 /// The configuration of a [`Host`]. Obtained from [`Host::builder`].
 #[derive(Clone, Debug)]
 pub struct HostBuilder {
-    paths: Vec<PathSpec>,
+    rules: Vec<PathRule>,
     config: Config,
     limits: EndpointConfig,
     ranges: Ranges,
@@ -77,7 +78,7 @@ impl Host {
     #[must_use]
     pub fn builder() -> HostBuilder {
         HostBuilder {
-            paths: Vec::new(),
+            rules: Vec::new(),
             config: Config::default(),
             limits: EndpointConfig::default(),
             ranges: Ranges::default(),
@@ -212,10 +213,10 @@ impl Host {
 }
 
 impl HostBuilder {
-    /// Adds a path; earlier paths are preferred for the first subflow.
+    /// Adds the paths over the devices that this rule selects, as they come and go; earlier paths are preferred for the first subflow.
     #[must_use]
-    pub fn path(mut self, path: PathSpec) -> Self {
-        self.paths.push(path);
+    pub fn path(mut self, path: PathRule) -> Self {
+        self.rules.push(path);
         self
     }
 
@@ -285,23 +286,20 @@ impl HostBuilder {
         self,
         open: impl FnOnce(&Setup<'_>) -> Result<OpenCarriers, Error>,
     ) -> Result<Host, Error> {
-        let Self { paths, config, limits, ranges, capture, crypto_threads, carriers: _, keep_alive } = self;
-        if !(1..=MAX_PATHS).contains(&paths.len()) {
-            return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
+        let Self { rules, config, limits, ranges, capture, crypto_threads, carriers: allowed, keep_alive } =
+            self;
+        if !(1..=MAX_PATHS).contains(&rules.len()) {
+            return Err(Error::PathCount { count: rules.len(), max: MAX_PATHS });
         }
-        for (index, path) in paths.iter().enumerate() {
-            if paths[..index].iter().any(|other| other.device() == path.device()) {
-                return Err(Error::DuplicatePath { name: path.device().to_owned() });
-            }
-        }
-        if !BINDS_TO_DEVICES && paths.len() > 1 {
+        let selection = Selection::new(rules.clone())?;
+        if !BINDS_TO_DEVICES && rules.len() > 1 {
             warn!("the routes of this system decide by which device the packets of a path leave");
         }
         let wake = Arc::new(Wake::new()?);
-        let OpenCarriers { opened, of_paths, tcp_missing, .. } =
-            open(&Setup { specs: &paths, ranges: &ranges, keep_alive, wake: &wake })?;
+        let open = open(&Setup { rules: &rules, ranges: &ranges, keep_alive, wake: &wake })?;
+        let of_paths = open.of_paths();
+        let OpenCarriers { opened, tcp_missing } = open;
         let longest = opened.iter().map(|opened| opened.carrier.longest_super_segment()).max();
-        let interfaces = opened.iter().flat_map(interfaces).collect();
         let kernel = opened.iter().flat_map(|opened| opened.paths.kernel_addresses()).collect();
         let (carriers, networks): (Vec<_>, ArrayVec<_, MAX_CARRIERS>) =
             opened.into_iter().map(|Opened { carrier, paths }| (carrier, paths)).unzip();
@@ -311,12 +309,13 @@ impl HostBuilder {
         let clock = Clock::start();
         let mut endpoint = Endpoint::with_random(limits, wire, secret);
         endpoint.set_wall_clock(Box::new(clock.clone()));
-        let shared = Shared::new(clock, wake, of_paths, endpoint);
+        let shared = Shared::new(clock, wake, of_paths.clone(), endpoint);
         shared.lock().tcp_missing = tcp_missing;
-        let capture = capture
-            .map(|file| Capture::create(&file, interfaces, Outside::of_this_host(shared.clone(), kernel)))
-            .transpose()?;
-        let network_monitor = NetworkMonitor::start(Networks::new(&paths, networks), shared.clone())?;
+        let networks = Networks::new(selection, allowed, (networks, of_paths));
+        let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
+        let outside = || Outside::of_this_host(shared.clone(), kernel);
+        let capture =
+            capture.map(|file| Capture::create(&file, interfaces(&shared), outside())).transpose()?;
         let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
         let driver = Driver::new(carriers, shared.clone(), capture, workers);
         let driver = DriverThread::start(driver, shared.clone())?;
@@ -350,20 +349,10 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// The names of the paths of a carrier in a capture.
-fn interfaces(opened: &Opened) -> Vec<Interface> {
-    let over = opened.carrier.kind().in_captures();
-    let interface = |(spec, addresses): (PathSpec, [IpAddr; 2])| {
-        let class = match spec.class() {
-            PathClass::Trusted => "trusted",
-            PathClass::Untrusted => "untrusted",
-            PathClass::Never => "never",
-        };
-        let backup = if spec.is_backup() { ", backup" } else { "" };
-        let description = format!("path, {class}{backup}{over}");
-        Interface { name: spec.device().to_owned(), description, addresses }
-    };
-    opened.paths.stack_addresses().into_iter().map(interface).collect()
+/// The present paths, for a capture.
+fn interfaces(shared: &Shared) -> Vec<Interface> {
+    let state = shared.lock();
+    state.endpoint.paths().iter().map(|path| Interface::of(path, state.carriers.of(path.id))).collect()
 }
 
 fn error_of(error: ConnectError) -> io::Error {

@@ -6,11 +6,11 @@
 //! give [`Stream`]s, which are read and written like any tokio socket.
 //!
 //! ```no_run
-//! use plait_host::{Host, PathSpec};
+//! use plait_host::{Host, PathRule};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Host::builder().path(PathSpec::new("eth0")?).path("wlan0=backup".parse()?).start()?;
+//! let host = Host::builder().path(PathRule::new("eth0")?).path("wlan0=backup".parse()?).start()?;
 //!
 //! let mut stream = host.connect(&["203.0.113.7:80".parse()?]).await?;
 //! stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
@@ -48,10 +48,12 @@ mod os_random;
 mod over_tun;
 mod path;
 mod path_obstacle;
+mod path_rule;
 mod pool;
 mod ranges;
 mod refusals;
 mod segmentation;
+mod selection;
 mod shared;
 mod shared_networks;
 mod stack_address;
@@ -69,8 +71,8 @@ pub use failure::{FailedAttempt, Failure};
 pub use host::{Host, HostBuilder};
 pub use listener::Listener;
 pub use os_random::OsRandom;
-pub use path::PathSpec;
 pub use path_obstacle::PathObstacle;
+pub use path_rule::PathRule;
 pub use plait_base::{NetworkId, PathId};
 pub use plait_carrier::MalformedCounts;
 pub use plait_endpoint::{Counters, EndpointConfig};
@@ -88,4 +90,4 @@ pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
 pub use stack_address::device_address;
 pub use stream::{AbortOnDrop, Monitor, ReadHalf, Stream, WriteHalf};
-pub use sys::{LOOPBACK, default_devices, device_with, path_obstacles, shared_networks};
+pub use sys::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};

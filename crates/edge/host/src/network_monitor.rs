@@ -11,14 +11,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plait_base::{LogLimit, PathId};
-use plait_mptcp::{Path, PathClass};
+use plait_mptcp::Path;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::carriers::PathCarriers;
 use crate::error::Error;
-use crate::networks::Networks;
-use crate::path::PathSpec;
+use crate::networks::{Networks, RuleChange};
 use crate::shared::Shared;
 use crate::sys::Announcements;
 use crate::wake::Wake;
@@ -44,7 +43,7 @@ type Reply<T = ()> = oneshot::Sender<Result<T, Error>>;
 #[derive(Debug)]
 enum Request {
     OpenPort(u16, Reply<OpenPort>),
-    UsePath(PathSpec, Reply),
+    ChangeRules(RuleChange, Reply),
     ClosePort(u16),
     TakeDown,
 }
@@ -67,8 +66,6 @@ struct Watch {
     not_mended: LogLimit,
     /// Limits the lines about looks that failed.
     not_read: LogLimit,
-    /// Paths that carry something again, and whose networks have not been looked at since.
-    awaited: Vec<Path>,
     shared: Arc<Shared>,
     /// The way to this thread, for ports that are opened.
     own: Requests,
@@ -95,14 +92,13 @@ impl NetworkMonitor {
             mended,
             not_mended,
             not_read,
-            awaited: Vec::new(),
             shared,
             own,
             requests: received,
             wake,
         };
         let mut found = Vec::new();
-        watch.network.settle(&mut found)?;
+        watch.network.settle(watch.shared.clock.now(), &mut found)?;
         watch.report(found);
         watch.note_look(None);
         let thread = std::thread::Builder::new()
@@ -123,9 +119,9 @@ impl NetworkMonitor {
 }
 
 impl Requests {
-    /// Uses the path of this device differently.
-    pub(crate) async fn use_path(&self, spec: PathSpec) -> Result<(), Error> {
-        self.ask(|reply| Request::UsePath(spec, reply)).await
+    /// Changes the rules for the paths, and follows them.
+    pub(crate) async fn change_rules(&self, change: RuleChange) -> Result<(), Error> {
+        self.ask(|reply| Request::ChangeRules(change, reply)).await
     }
 
     /// Sends a request and waits for the reply. A reply without a receiver is dropped, which closes a port that was opened for it.
@@ -183,9 +179,9 @@ impl Watch {
             while let Ok(request) = self.requests.try_recv() {
                 match request {
                     Request::OpenPort(port, reply) => self.open_port(port, reply),
-                    Request::UsePath(spec, reply) => {
-                        // Without a caller that waits, the path is used that way all the same.
-                        let _ = reply.send(self.use_path(spec));
+                    Request::ChangeRules(change, reply) => {
+                        // Without a caller that waits, the change is made all the same.
+                        let _ = reply.send(self.change_rules(change));
                     }
                     Request::ClosePort(port) => {
                         self.network.close_port(port);
@@ -195,8 +191,11 @@ impl Watch {
                     Request::TakeDown => return,
                 }
             }
-            if self.links.is_due() {
-                self.look();
+            if self.links.is_due()
+                && let Err(error) = self.look()
+                && let Some(others) = self.not_read.note(self.shared.clock.now(), 1)
+            {
+                warn!(%error, others, "a change of the network was not read or followed completely: plait tries again");
             }
             if let Some(rules) = self.rules.as_mut().filter(|rules| rules.is_due()) {
                 rules.note_look();
@@ -252,20 +251,16 @@ impl Watch {
     }
 
     /// Looks at the network, and again after a while if that failed: the announcement of a lost path does not come twice.
-    fn look(&mut self) {
-        let failed = self.take_changes().err();
-        if let Some(error) = &failed
-            && let Some(others) = self.not_read.note(self.shared.clock.now(), 1)
-        {
-            warn!(%error, others, "a change of the network was not read or followed completely: plait tries again");
-        }
-        self.note_look(failed.map(|_| MEND_AGAIN));
+    fn look(&mut self) -> Result<(), Error> {
+        let taken = self.take_changes();
+        self.note_look(taken.is_err().then_some(MEND_AGAIN));
+        taken
     }
 
     /// Never waits for an answer from the network: the report of a lost path must not be late.
     fn take_changes(&mut self) -> Result<(), Error> {
-        let snapshot = self.network.read()?;
-        let mut found = std::mem::take(&mut self.awaited);
+        let snapshot = self.network.read(self.shared.clock.now())?;
+        let mut found = Vec::new();
         let result = self.network.take(snapshot, &mut found);
         // What was found before an error is as true as without it.
         self.report(found);
@@ -280,35 +275,25 @@ impl Watch {
         }
     }
 
-    fn use_path(&mut self, spec: PathSpec) -> Result<(), Error> {
-        let used = self.network.use_path(&spec)?;
-        self.awaited.retain(|path| path.name != spec.device());
-        let carries_again = |path: &Path| {
-            let state = self.shared.lock();
-            let before = state.endpoint.paths().get(path.id).map(|path| path.class);
-            before == Some(PathClass::Never) && path.class != PathClass::Never
-        };
-        // Its gateway was not asked while it carried nothing: the look decides whether its network is known.
-        let (awaited, known): (Vec<_>, Vec<_>) = used.into_iter().partition(carries_again);
-        self.report(known);
-        if awaited.is_empty() {
-            self.links.look_again(Duration::ZERO);
-        } else {
-            self.awaited.extend(awaited);
-            self.look();
-        }
-        Ok(())
+    fn change_rules(&mut self, change: RuleChange) -> Result<(), Error> {
+        self.network.change_rules(change)?;
+        // The gateway of a path that may carry something again is asked before the path counts as up.
+        self.look()
     }
 
     /// Reports the shared networks and the changed ones of these paths to the endpoint, at once, and to the log. The last state of each
     /// path counts.
-    fn report(&self, found: Vec<Path>) {
+    fn report(&mut self, found: Vec<Path>) {
+        let ended = self.network.take_ended();
         let last: BTreeMap<PathId, Path> = found.into_iter().map(|path| (path.id, path)).collect();
         let mut paths: Vec<Path> = last.into_values().collect();
         let networks = self.network.shared();
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         let before = std::mem::replace(&mut state.shared_networks, networks.clone());
+        for path in ended {
+            state.endpoint.remove_path(now, path);
+        }
         paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
         for path in &paths {
             state.endpoint.set_path(now, path.clone());

@@ -5,31 +5,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use plait_base::{Instant, PathId};
 use plait_mptcp::Path;
 use tracing::info;
 
 use crate::carrier::CarrierPaths;
-use crate::carriers::MAX_CARRIERS;
+use crate::carriers::{Carriers, MAX_CARRIERS, PathCarriers, path_id, slot_of};
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::{NumberedPath, PathSpec};
+use crate::path_rule::PathRule;
+use crate::selection::{Change, Selection, SlotState};
 use crate::shared_networks::SharedNetworks;
 use crate::sys::{Snapshot, Uplinks};
 
 /// The networks around the carriers of a host.
 pub(crate) struct Networks {
-    /// The paths, each once for all carriers, in order.
-    specs: Vec<PathSpec>,
+    selection: Selection,
+    /// The slots whose paths the carriers do not have as they are.
+    unset: BTreeSet<usize>,
+    /// The paths that end with their device, although another one may have their slot now.
+    ended: BTreeSet<PathId>,
     uplinks: Uplinks,
     shared: SharedNetworks,
+    allowed: Carriers,
     /// Those of the preferred carriers first.
     carriers: ArrayVec<Box<dyn CarrierPaths>, MAX_CARRIERS>,
+    kinds: PathCarriers,
+}
+
+/// A change of the rules of a host.
+#[derive(Debug)]
+pub(crate) enum RuleChange {
+    Add(PathRule),
+    Set(PathRule),
+    Remove(PathRule),
 }
 
 impl Networks {
-    /// The paths of these devices.
-    pub(crate) fn new(specs: &[PathSpec], carriers: ArrayVec<Box<dyn CarrierPaths>, MAX_CARRIERS>) -> Self {
+    /// The paths of the selected devices, over those of these carriers that are allowed over a device.
+    pub(crate) fn new(
+        selection: Selection,
+        allowed: Carriers,
+        (carriers, kinds): (ArrayVec<Box<dyn CarrierPaths>, MAX_CARRIERS>, PathCarriers),
+    ) -> Self {
         let (uplinks, shared) = (Uplinks::default(), SharedNetworks::default());
-        Self { specs: specs.to_vec(), uplinks, shared, carriers }
+        let (unset, ended) = (BTreeSet::new(), BTreeSet::new());
+        Self { selection, unset, ended, uplinks, shared, allowed, carriers, kinds }
     }
 
     /// The networks that several devices share, as of the last [`Networks::take`].
@@ -39,41 +60,79 @@ impl Networks {
 
     /// Reads the kernel's state and adds the changed paths to `changed`, whether it fails or not. Waits for the answers of gateways, some
     /// hundred milliseconds at most: a connection that needs several paths may begin right afterwards.
-    pub(crate) fn settle(&mut self, changed: &mut Vec<Path>) -> Result<(), Error> {
-        let snapshot = self.uplinks.settle(&self.specs)?;
+    pub(crate) fn settle(&mut self, now: Instant, changed: &mut Vec<Path>) -> Result<(), Error> {
+        let Self { selection, unset, ended, uplinks, .. } = self;
+        let snapshot = uplinks.settle(|snapshot| select(now, snapshot, selection, (unset, ended)))?;
         self.take(snapshot, changed)
     }
 
-    /// Reads the kernel's state without waiting. [`Networks::look_again`] returns the time until the answers of gateways.
-    pub(crate) fn read(&mut self) -> Result<Snapshot, Error> {
-        self.uplinks.look(&self.specs)
+    /// Reads the kernel's state without waiting, and selects the devices. [`Networks::look_again`] returns the time until the answers of
+    /// gateways.
+    pub(crate) fn read(&mut self, now: Instant) -> Result<Snapshot, Error> {
+        let Self { selection, unset, ended, uplinks, .. } = self;
+        uplinks.look(|snapshot| select(now, snapshot, selection, (unset, ended)))
     }
 
     /// Every carrier takes the state, whatever happens to the others, and adds its changed paths to `changed`. Returns the first error.
     pub(crate) fn take(&mut self, snapshot: Snapshot, changed: &mut Vec<Path>) -> Result<(), Error> {
         let snapshot = Arc::new(snapshot);
         self.shared.clone_from(snapshot.shared_networks());
-        let results: Vec<_> =
-            self.carriers.iter_mut().map(|paths| paths.refresh(&snapshot, changed)).collect();
-        results.into_iter().collect()
+        let mut result = self.set_paths();
+        for paths in &mut self.carriers {
+            let refreshed = paths.refresh(&snapshot, changed);
+            result = result.and(refreshed);
+        }
+        let slots = self.selection.slots();
+        let is_kept =
+            |path: &Path| slots.get(slot_of(path.id)).is_none_or(|slot| slot.state != SlotState::Removed);
+        changed.retain(is_kept);
+        result
+    }
+
+    /// Gives the carriers the paths that have changed. Those that a carrier cannot take are left for the next look.
+    fn set_paths(&mut self) -> Result<(), Error> {
+        let Self { selection, unset, allowed, carriers, kinds, .. } = self;
+        let mut result = Ok(());
+        unset.retain(|number| {
+            let Some(slot) = selection.slots().get(*number) else { return false };
+            let mut is_unset = false;
+            for (position, paths) in carriers.iter_mut().enumerate() {
+                let id = path_id(position, *number);
+                let is_allowed = allowed.allow(kinds.of(id), slot.spec.device());
+                let is_selected = is_allowed && slot.state == SlotState::Selected;
+                let path = NumberedPath { id, spec: slot.spec.clone(), is_selected };
+                if let Err(error) = paths.set_path(path) {
+                    is_unset = true;
+                    if result.is_ok() {
+                        result = Err(error);
+                    }
+                }
+            }
+            is_unset
+        });
+        result
+    }
+
+    /// Returns the paths that have ended with their device since the last call, before the next states of the same ids count.
+    pub(crate) fn take_ended(&mut self) -> BTreeSet<PathId> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Changes the rules. The next look follows them.
+    ///
+    /// # Errors
+    /// The rules are not as the change assumes.
+    pub(crate) fn change_rules(&mut self, change: RuleChange) -> Result<(), Error> {
+        match change {
+            RuleChange::Add(rule) => self.selection.add(rule),
+            RuleChange::Set(rule) => self.selection.change(rule),
+            RuleChange::Remove(rule) => self.selection.remove(&rule),
+        }
     }
 
     /// The time until the next look at the networks, if one is needed without an announcement.
     pub(crate) fn look_again(&self) -> Option<Duration> {
         self.uplinks.look_again()
-    }
-
-    /// Sets the class and use of the paths of a device; returns those that have been looked at, as they are then.
-    pub(crate) fn use_path(&mut self, spec: &PathSpec) -> Result<Vec<Path>, Error> {
-        let used: Vec<_> = self.carriers.iter_mut().map(|paths| paths.use_path(spec.clone())).collect();
-        if used.iter().all(Result::is_err) {
-            return used.into_iter().next().map_or(Ok(Vec::new()), |result| result.map(Vec::from_iter));
-        }
-        self.specs
-            .iter_mut()
-            .filter(|own| own.device() == spec.device())
-            .for_each(|own| own.clone_from(spec));
-        Ok(used.into_iter().flatten().flatten().collect())
     }
 
     /// Redirects connections to `port` of the paths' devices to the stack.
@@ -110,14 +169,29 @@ impl Networks {
     }
 }
 
+/// Applies the rules to the devices, notes what follows, and returns the paths of all slots.
+fn select(
+    now: Instant,
+    snapshot: &Snapshot,
+    selection: &mut Selection,
+    (unset, ended): (&mut BTreeSet<usize>, &mut BTreeSet<PathId>),
+) -> Vec<PathSpec> {
+    for Change { slot, ends } in selection.follow(now, &snapshot.candidates(), &snapshot.default_devices()) {
+        unset.insert(slot);
+        if ends {
+            ended.extend((0..MAX_CARRIERS).map(|position| path_id(position, slot)));
+        }
+    }
+    selection.specs()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    use std::net::IpAddr;
-
-    use plait_base::PathId;
     use plait_mptcp::PathClass;
+
+    use crate::carriers::CarrierKind;
 
     /// The paths of a carrier, whose refresh returns a changed path and then may fail.
     struct Changing {
@@ -143,8 +217,8 @@ mod tests {
             if self.fails { Err(Error::NoFreeRange) } else { Ok(()) }
         }
 
-        fn use_path(&mut self, _spec: PathSpec) -> Result<Option<Path>, Error> {
-            Ok(None)
+        fn set_path(&mut self, _path: NumberedPath) -> Result<(), Error> {
+            Ok(())
         }
 
         fn open_port(&mut self, _port: u16) -> Result<(), Error> {
@@ -152,10 +226,6 @@ mod tests {
         }
 
         fn close_port(&mut self, _port: u16) {}
-
-        fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
-            Vec::new()
-        }
     }
 
     #[test]
@@ -164,7 +234,9 @@ mod tests {
             let paths: Box<dyn CarrierPaths> = Box::new(Changing { id: PathId(id), fails: id == 1 });
             paths
         });
-        let mut networks = Networks::new(&[], carriers.into());
+        let selection = Selection::new(Vec::new()).expect("no rules");
+        let kinds = PathCarriers::only(CarrierKind::Udp);
+        let mut networks = Networks::new(selection, Carriers::Udp, (carriers.into(), kinds));
         let mut changed = Vec::new();
         assert!(matches!(networks.take(Snapshot::default(), &mut changed), Err(Error::NoFreeRange)));
         let ids: Vec<_> = changed.iter().map(|path| path.id.0).collect();

@@ -14,7 +14,7 @@ use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::carriers::CarrierKind;
 use crate::error::Error;
-use crate::path::PathSpec;
+use crate::path::NumberedPath;
 use crate::pool::Buffer;
 use crate::segmentation::wire_segments;
 use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, Tun};
@@ -146,8 +146,8 @@ impl CarrierPaths for Network {
         self.refresh(snapshot, changed)
     }
 
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        self.use_path(spec)
+    fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
+        self.set_path(path)
     }
 
     fn open_port(&mut self, port: u16) -> Result<(), Error> {
@@ -156,10 +156,6 @@ impl CarrierPaths for Network {
 
     fn close_port(&mut self, port: u16) {
         self.close_port(port);
-    }
-
-    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
-        self.stack_addresses().map(|(spec, addresses)| (spec.clone(), addresses)).collect()
     }
 
     fn kernel_addresses(&self) -> Vec<IpAddr> {

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use crate::carrier::{CarrierPaths, path_mtu};
 use crate::error::Error;
-use crate::path::{NumberedPath, PathSpec, use_path};
+use crate::path::{NumberedPath, PathSpec};
 use crate::path_obstacle::PathObstacle;
 use crate::stack_address;
 use crate::sys::{Device, Snapshot, strict_source_check};
@@ -24,6 +24,7 @@ pub(crate) struct PlainNetwork {
 struct PlainPath {
     id: PathId,
     spec: PathSpec,
+    is_selected: bool,
     current: Option<Path>,
     /// The place of its sockets.
     place: Option<Place>,
@@ -32,17 +33,18 @@ struct PlainPath {
 }
 
 impl PlainNetwork {
-    pub(crate) fn new(udp: Arc<Udp>, paths: Vec<NumberedPath>) -> Self {
-        let plain =
-            |NumberedPath { id, spec }| PlainPath { id, spec, current: None, place: None, checked: None };
-        Self { udp, paths: paths.into_iter().map(plain).collect() }
+    pub(crate) fn new(udp: Arc<Udp>) -> Self {
+        Self { udp, paths: Vec::new() }
     }
 }
 
 impl CarrierPaths for PlainNetwork {
     fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         for path in &mut self.paths {
-            let device = snapshot.device(path.spec.device());
+            let mut device = snapshot.device(path.spec.device());
+            if !path.is_selected {
+                device = Device::default();
+            }
             let place = place(path.id, &path.spec, &device);
             if path.place.as_ref() != Some(&place) {
                 self.udp.set_place(place.clone());
@@ -59,8 +61,14 @@ impl CarrierPaths for PlainNetwork {
         Ok(())
     }
 
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        use_path(self.paths.iter_mut().map(|path| (&mut path.spec, &mut path.current)), spec)
+    fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
+        let NumberedPath { id, spec, is_selected } = path;
+        if let Some(known) = self.paths.iter_mut().find(|known| known.id == id) {
+            (known.spec, known.is_selected, known.current) = (spec, is_selected, None);
+        } else if is_selected {
+            self.paths.push(PlainPath { id, spec, is_selected, current: None, place: None, checked: None });
+        }
+        Ok(())
     }
 
     fn open_port(&mut self, port: u16) -> Result<(), Error> {
@@ -69,11 +77,6 @@ impl CarrierPaths for PlainNetwork {
 
     fn close_port(&mut self, port: u16) {
         self.udp.close_port(port);
-    }
-
-    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
-        let addresses = |id| [stack_address::v4(id).into(), stack_address::v6(id).into()];
-        self.paths.iter().map(|path| (path.spec.clone(), addresses(path.id))).collect()
     }
 }
 
@@ -101,11 +104,12 @@ impl PlainPath {
 
 fn place(id: PathId, spec: &PathSpec, device: &Device) -> Place {
     let own = [device.v4.map(IpAddr::V4), device.v6.map(IpAddr::V6)];
-    Place { path: id, device: spec.device().to_owned(), own, valid: device.valid.clone() }
+    let valid = device.valid.clone();
+    Place { path: id, device: spec.device().to_owned(), index: device.index, own, valid }
 }
 
 fn path_state(id: PathId, spec: &PathSpec, device: &Device, snapshot: &Snapshot) -> Path {
-    let &Device { v4: public_v4, v6: public_v6, valid: _, mtu, is_up } = device;
+    let &Device { index: _, v4: public_v4, v6: public_v6, valid: _, mtu, is_up } = device;
     Path {
         id,
         name: spec.device().to_owned(),
@@ -137,7 +141,8 @@ mod tests {
         const CONNECTED: &str = r#"{"dst":"192.0.2.0/24","dev":"eth0"}"#;
         const DEFAULT: &str = r#"{"dst":"default","gateway":"192.0.2.1","dev":"eth0"}"#;
         let spec = PathSpec::new("eth0").expect("a name");
-        let mut path = PlainPath { id: PathId(0), spec, current: None, place: None, checked: None };
+        let mut path =
+            PlainPath { id: PathId(0), spec, is_selected: true, current: None, place: None, checked: None };
         let unchecked =
             |path: &PlainPath, snapshot: Snapshot| path.unchecked(&snapshot, &snapshot.device("eth0"));
         assert_eq!(unchecked(&path, state("", DEFAULT)), None, "down, with its address");

@@ -8,7 +8,7 @@ mod net;
 use std::net::{IpAddr, SocketAddr};
 
 use net::{Net, block_on, wait_for};
-use plait_host::{CarrierKind, Carriers, Config, Host, PathId, PathSpec, Stream};
+use plait_host::{CarrierKind, Carriers, Config, Host, PathId, PathRule, Stream};
 use plait_netns::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -18,7 +18,7 @@ const PORT: u16 = 7010;
 const BEHIND: &str = "10.99.0.1";
 
 fn host(namespace: &Namespace, devices: &[&str], carriers: Carriers) -> Host {
-    let paths = devices.iter().map(|device| PathSpec::new(device).expect("a name"));
+    let paths = devices.iter().map(|device| PathRule::new(device).expect("a name"));
     let builder = paths.fold(Host::builder().carriers(carriers), plait_host::HostBuilder::path);
     namespace.enter(|| builder.start().expect("a host")).expect("entered")
 }

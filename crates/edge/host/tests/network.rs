@@ -12,7 +12,7 @@ use std::sync::Arc;
 use net::{Net, block_on, cidr, echo, round_trip, wait_for};
 use plait_base::SeededRandom;
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{Config, Error, Host, PathClass, PathSpec, Protect, SealedSettings};
+use plait_host::{Config, Error, Host, PathClass, PathRule, Protect, SealedSettings};
 use plait_netns::{Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -230,7 +230,7 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
         let builder = Host::builder().crypto_threads(2);
         let builder = devices
             .iter()
-            .fold(builder, |builder, device| builder.path(PathSpec::new(device).expect("a name")));
+            .fold(builder, |builder, device| builder.path(PathRule::new(device).expect("a name")));
         namespace.enter(|| builder.start().expect("a host")).expect("entered")
     };
     let (near, far) = (start(&net.a, ["a1", "a2"]), start(&net.b, ["b1", "b2"]));
@@ -266,7 +266,7 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
 
 #[test]
 fn nothing_is_set_up_for_paths_that_make_no_sense() {
-    let path = |name| PathSpec::new(name).expect("a name");
+    let path = |name| PathRule::new(name).expect("a name");
     assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
     let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
     assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));

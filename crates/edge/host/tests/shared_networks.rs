@@ -8,12 +8,12 @@ mod net;
 use std::time::{Duration, Instant};
 
 use net::wait_for;
-use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathSpec};
+use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathRule};
 use plait_lab::home::{DEVICES, Home, ROUTER};
 
 /// A host over UDP, which changes nothing in the network.
 fn start(home: &Home) -> Host {
-    let paths = DEVICES.map(|device| PathSpec::new(device).expect("a name"));
+    let paths = DEVICES.map(|device| PathRule::new(device).expect("a name"));
     let builder = paths.into_iter().fold(Host::builder().carriers(Carriers::Udp), HostBuilder::path);
     home.client.enter(|| builder.start().expect("a host")).expect("entered")
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use plait_base::SeededRandom;
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
 use plait_host::{
-    CarrierKind, Carriers, Config, Error, Host, Listener, PathSpec, Protect, SealedSettings, StatusCounters,
+    CarrierKind, Carriers, Config, Error, Host, Listener, PathRule, Protect, SealedSettings, StatusCounters,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn host() -> Host {
-    let path = PathSpec::new("lo").expect("a name");
+    let path = PathRule::new("lo").expect("a name");
     Host::builder().carriers(Carriers::Udp).path(path).start().expect("nothing but sockets")
 }
 

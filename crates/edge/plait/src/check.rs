@@ -236,8 +236,8 @@ impl Check {
         let addresses = self.remote.resolve().await?;
         let towards = addresses.first().map(SocketAddr::ip);
         let paths = match &self.paths[..] {
-            [] => Path::defaults(towards, self.carriers)?,
-            paths => paths.to_vec(),
+            [] => Path::present(&Path::defaults(towards, self.carriers)?)?,
+            paths => Path::present(paths)?,
         };
         let remote = self.remote.clone().at(addresses);
         let check = Self { remote, towards, ..self };
@@ -262,7 +262,7 @@ impl Check {
     /// One path, by each carrier.
     async fn path_alone(&self, path: Path) -> Vec<WayReport> {
         let mut reports = Vec::new();
-        for &carrier in self.carriers.over(path.device()) {
+        for &carrier in self.carriers.over(&path.devices()) {
             let mut report = self.way(path.clone(), carrier).await;
             if report.verdict != Verdict::Usable {
                 report.name_obstacles(self.towards);
@@ -273,7 +273,7 @@ impl Check {
     }
 
     async fn way(&self, path: Path, carrier: Carrier) -> WayReport {
-        let device = path.device().to_owned();
+        let device = path.devices();
         let report = |verdict, reason: String| WayReport {
             device: device.clone(),
             carrier,

@@ -283,7 +283,7 @@ impl Host {
 
 impl HostBuilder {
     /// Adds a path; earlier paths are preferred for opening connections. Without any path, the host uses the devices of the default routes,
-    /// and the loopback device if it may use UDP.
+    /// as they come and go, and the loopback device if it may use UDP.
     pub fn path(mut self, path: Path) -> Self {
         self.inner = self.inner.path(path.0);
         self.paths += 1;

@@ -98,7 +98,9 @@ mod subflow;
 mod trust;
 
 pub use crate::host::{Host, HostBuilder};
-pub use ::plait_host::{CarrierKind as Carrier, Carriers, CongestionControl, PathObstacle, Scheduler};
+pub use ::plait_host::{
+    CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Scheduler,
+};
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
 pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};

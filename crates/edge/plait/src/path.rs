@@ -4,13 +4,24 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use ::plait_host::{PathCarriers, PathClass, PathSpec};
+use ::plait_host::{PathCarriers, PathClass, PathRule};
 
 use crate::error::{Error, ErrorKind};
 use crate::networks::SharedNetwork;
 use crate::{Carrier, Carriers};
 
-/// A network device to use, and how.
+/// Network devices to use, and how. They need not exist yet: a device is used when it appears.
+///
+/// | text | devices |
+/// |---|---|
+/// | `wlan0` | the device with this name, or with this alternative name |
+/// | `usb*`, `eth?` | all devices with such a name |
+/// | `mac:02:00:00:00:00:01` | the device with this link-layer address, whatever its name |
+/// | `192.0.2.7`, `2001:db8::7` | the device with this address |
+/// | `default` | the devices of the default routes |
+///
+/// The most specific one counts for a device: a name, an address or a link-layer address before a pattern, and a pattern before `default`. On
+/// systems other than Linux, an address of this host names the device, and there are no patterns.
 ///
 /// ```
 /// use plait::{Path, TrustLevel};
@@ -19,8 +30,8 @@ use crate::{Carrier, Carriers};
 /// assert_eq!(path, "wlan0=untrusted,backup".parse()?);
 /// # Ok::<(), plait::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Path(pub(crate) PathSpec);
+#[derive(Clone, PartialEq, Debug)]
+pub struct Path(pub(crate) PathRule);
 
 /// The trust level of a path. Sealed connections use all paths but [`TrustLevel::Never`]; scrambled and dispersed connections show less
 /// data to untrusted paths.
@@ -37,37 +48,54 @@ pub enum TrustLevel {
 }
 
 impl Path {
-    /// Returns a path over the device of this name, trusted and not a backup. The device may appear later, and come and go. On systems
-    /// other than Linux, an address of this host names the device.
+    /// Returns a path over these devices, trusted and not a backup. The text is one of the table above.
     ///
     /// # Errors
-    /// No device can have that name.
-    pub fn new(device: &str) -> Result<Self, Error> {
-        Ok(Self(PathSpec::new(device)?))
+    /// It is none of them.
+    pub fn new(devices: &str) -> Result<Self, Error> {
+        Ok(Self(PathRule::new(devices)?))
     }
 
-    /// Returns the paths of a host that is configured with none: the devices of the default routes, or, without any, the device that
-    /// leads to `towards`. Over UDP, an address of this host is reached by its own device. A listener, with `None`, also uses the
-    /// loopback device.
+    /// Returns the path over the devices of the default routes, as they come and go.
+    #[must_use]
+    pub fn default_routes() -> Self {
+        Self(PathRule::default_routes())
+    }
+
+    /// Returns the paths of a host that is configured with none: the devices of the default routes. Without any such route now, the device
+    /// that leads to `towards`. Over UDP, an address of this host is reached by its own device. A listener, with `None`, also uses the
+    /// loopback device, and waits for a default route.
     ///
     /// # Errors
-    /// There is none ([`ErrorKind::Unreachable`]), or the kernel cannot be asked.
+    /// Nothing leads to `towards` ([`ErrorKind::Unreachable`]), or the kernel cannot be asked.
     pub fn defaults(towards: Option<IpAddr>, carriers: Carriers) -> Result<Vec<Self>, Error> {
         let is_over_udp = carriers != Carriers::Tcp;
-        if let Some(address) = towards.filter(|_| is_over_udp)
-            && let Some(own) = ::plait_host::device_with(address)?
-        {
+        let Some(address) = towards else {
+            let loopback = is_over_udp.then(|| Self::new(::plait_host::LOOPBACK)).transpose()?;
+            return Ok(std::iter::once(Self::default_routes()).chain(loopback).collect());
+        };
+        if is_over_udp && let Some(own) = ::plait_host::device_with(address)? {
             return Ok(vec![Self::new(&own)?]);
         }
-        let mut devices = ::plait_host::default_devices(towards)?;
-        if towards.is_none() && is_over_udp {
-            devices.push(::plait_host::LOOPBACK.to_owned());
+        if !::plait_host::default_devices(None)?.is_empty() {
+            return Ok(vec![Self::default_routes()]);
         }
+        let devices = ::plait_host::default_devices(towards)?;
         if devices.is_empty() {
             let words = "this host has no default route to take a path from\n  fix: name the devices to use with --path";
             return Err(Error::new(ErrorKind::Unreachable, words));
         }
         devices.iter().map(|device| Self::new(device)).collect()
+    }
+
+    /// Returns the paths over the single devices that these paths select now, each with its name.
+    ///
+    /// # Errors
+    /// Two of the paths are for the same devices, or the kernel cannot be asked.
+    pub fn present(paths: &[Self]) -> Result<Vec<Self>, Error> {
+        let rules = paths.iter().map(|path| path.0.clone()).collect();
+        let present = ::plait_host::present(rules)?;
+        Ok(present.into_iter().map(Self).collect())
     }
 
     /// Sets the trust level.
@@ -87,10 +115,10 @@ impl Path {
         Self(self.0.as_backup())
     }
 
-    /// Its device.
+    /// Its devices, as in the table above.
     #[must_use]
-    pub fn device(&self) -> &str {
-        self.0.device()
+    pub fn devices(&self) -> String {
+        self.0.devices()
     }
 
     /// Whether it is used only when no other path works.
@@ -111,7 +139,7 @@ impl fmt::Display for TrustLevel {
     }
 }
 
-/// `DEV`, or `DEV=` and some of `trusted`, `untrusted`, `never`, `backup` with commas between them.
+/// `DEVICES`, or `DEVICES=` and some of `trusted`, `untrusted`, `never`, `backup` with commas between them.
 impl FromStr for Path {
     type Err = Error;
 
@@ -211,14 +239,34 @@ impl PathControl {
         self.0.shared_networks().into_iter().map(SharedNetwork::of).collect()
     }
 
-    /// Changes the use of the path of this device. Running connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a
-    /// path that must carry nothing.
+    /// Adds paths over these devices. Running connections join over them.
+    ///
+    /// Dropping the future after its first poll undoes nothing: the paths are added without a reply.
+    ///
+    /// # Errors
+    /// The host has a path that was given by the same text, the state of the network cannot be read, or the host has ended.
+    pub async fn add(&self, path: Path) -> Result<(), Error> {
+        Ok(self.0.add(path.0).await?)
+    }
+
+    /// Changes the use of the paths that were given by the same text, or of one device among those of a pattern or of `default`. Running
+    /// connections tell their peers (MP_PRIO, RFC 8684, section 3.3.8), and leave a path that must carry nothing.
     ///
     /// Dropping the future after its first poll undoes nothing: the change is made without a reply.
     ///
     /// # Errors
-    /// The host has no path of this device, or has ended.
+    /// The host has no such path, the state of the network cannot be read, or the host has ended.
     pub async fn set(&self, path: Path) -> Result<(), Error> {
         Ok(self.0.set(path.0).await?)
+    }
+
+    /// Removes the paths that were given by this text. Running connections leave them. A device that another path selects stays one.
+    ///
+    /// Dropping the future after its first poll undoes nothing: the paths are removed without a reply.
+    ///
+    /// # Errors
+    /// No path was given by this text, the state of the network cannot be read, or the host has ended.
+    pub async fn remove(&self, path: &Path) -> Result<(), Error> {
+        Ok(self.0.remove(path.0.clone()).await?)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::linux::control::{PathNow, Question};
@@ -76,17 +76,36 @@ pub(crate) struct StatusArguments {
 #[derive(Debug, Args)]
 pub(crate) struct PathArguments {
     /// The process to ask, as plait status lists it [default: the only one that runs].
-    #[arg(long, value_name = "PID", conflicts_with = "control")]
+    #[arg(long, global = true, value_name = "PID", conflicts_with = "control")]
     pid: Option<u32>,
     /// The socket that the process was given with --control.
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, global = true, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Print as JSON: {"schema": 1, "paths": [...]}.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// Paths to use differently from now on, as for --path: DEV[=trusted|untrusted|never][,backup].
     #[arg(value_name = "DEV[=HOW]")]
     changes: Vec<plait::Path>,
+    #[command(subcommand)]
+    other: Option<OtherPaths>,
+}
+
+/// Changes of the set of paths.
+#[derive(Debug, Subcommand)]
+enum OtherPaths {
+    /// Add paths, as for --path. Running connections join over them.
+    Add {
+        /// A device to use, or several, and their role, as for --path.
+        #[arg(value_name = "DEV[=HOW]", required = true)]
+        paths: Vec<plait::Path>,
+    },
+    /// Remove paths. Running connections leave them.
+    Remove {
+        /// The devices, as they were given.
+        #[arg(value_name = "DEV", required = true)]
+        paths: Vec<plait::Path>,
+    },
 }
 
 /// The processes to report.
@@ -141,8 +160,15 @@ impl StatusArguments {
 impl PathArguments {
     /// Sends the question and prints the answer.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let changes = self.changes.iter().map(plait::Path::to_string).collect();
-        let question = Question::Paths(changes);
+        let texts = |paths: &[plait::Path]| paths.iter().map(plait::Path::to_string).collect();
+        if self.other.is_some() && !self.changes.is_empty() {
+            bail!("paths are changed, added or removed, one of them at a time");
+        }
+        let question = match &self.other {
+            None => Question::Paths(texts(&self.changes)),
+            Some(OtherPaths::Add { paths }) => Question::Add(texts(paths)),
+            Some(OtherPaths::Remove { paths }) => Question::Remove(texts(paths)),
+        };
         let answer = match (&self.control, self.pid) {
             (Some(place), _) => ask(place, UnixStream::connect(place), &question, &mut Budget::new())?,
             (None, pid) => ask_socket(&socket_of(pid)?, &question, &mut Budget::new())?,

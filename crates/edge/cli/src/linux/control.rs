@@ -40,6 +40,10 @@ pub(crate) enum Question {
     Status,
     /// The use of the paths, after these changes.
     Paths(Vec<String>),
+    /// The use of the paths, after these were added.
+    Add(Vec<String>),
+    /// The use of the paths, after these were removed.
+    Remove(Vec<String>),
 }
 
 /// The use of a path.
@@ -181,23 +185,34 @@ async fn answer(
     }
     let answer = match serde_json::from_str(&question) {
         Ok(Question::Status) => status(control, running),
-        Ok(Question::Paths(changes)) => match change(&changes, control).await {
-            Ok(()) => json!({ "schema": SCHEMA, "paths": paths(control) }),
-            Err(error) => json!({ "error": error.to_string() }),
-        },
+        Ok(Question::Paths(changes)) => changed(&changes, control, PathControl::set).await,
+        Ok(Question::Add(paths)) => changed(&paths, control, PathControl::add).await,
+        Ok(Question::Remove(paths)) => {
+            changed(&paths, control, async |control, path| control.remove(&path).await).await
+        }
         // The missing end of a truncated question may have been `backup`.
         Err(error) => json!({ "error": format!("not a question: {error}") }),
     };
     write.write_all(format!("{answer}\n").as_bytes()).await
 }
 
-/// All changes are parsed before the first is made.
-async fn change(changes: &[String], control: &PathControl) -> Result<(), plait::Error> {
-    let changes: Vec<plait::Path> = changes.iter().map(|change| change.parse()).collect::<Result<_, _>>()?;
-    for change in changes {
-        control.set(change).await?;
+/// Makes these changes by `make`, and returns the use of the paths then. All changes are parsed before the first is made.
+async fn changed(
+    changes: &[String],
+    control: &PathControl,
+    make: impl AsyncFn(&PathControl, plait::Path) -> Result<(), plait::Error>,
+) -> serde_json::Value {
+    let made = async {
+        let changes = changes.iter().map(|change| change.parse()).collect::<Result<Vec<plait::Path>, _>>()?;
+        for change in changes {
+            make(control, change).await?;
+        }
+        Ok::<_, plait::Error>(())
+    };
+    match made.await {
+        Ok(()) => json!({ "schema": SCHEMA, "paths": paths(control) }),
+        Err(error) => json!({ "error": error.to_string() }),
     }
-    Ok(())
 }
 
 fn status(control: &PathControl, running: &Running) -> serde_json::Value {

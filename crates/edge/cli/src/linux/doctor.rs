@@ -1,8 +1,9 @@
 //! `plait doctor`: missing prerequisites of this machine, and what the paths to a server let through.
 
+use anyhow::bail;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use plait::{Carriers, Path};
+use plait::Path;
 use plait_console::exit::in_a_line;
 use plait_proxy::url::ServerUrl;
 use serde_json::{Value, json};
@@ -70,10 +71,15 @@ impl Doctor {
     /// The devices of the paths that were named, or those of the default routes.
     fn devices(&self) -> anyhow::Result<Vec<String>> {
         let paths = match &self.trial.paths[..] {
-            [] => Path::defaults(None, Carriers::Tcp)?,
-            paths => paths.to_vec(),
+            [] => Path::present(&[Path::default_routes()])?,
+            paths => Path::present(paths)?,
         };
-        Ok(paths.iter().map(|path| path.device().to_owned()).collect())
+        if paths.is_empty() {
+            bail!(
+                "no device of this host is a path: it has no default route\n  fix: name the devices to use with --path"
+            );
+        }
+        Ok(paths.iter().map(Path::devices).collect())
     }
 
     /// Returns the report for programs, and the first required prerequisite that is missing. Results for people are printed as they

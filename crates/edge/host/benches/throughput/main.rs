@@ -22,7 +22,7 @@ use bytes::Bytes;
 use plait_base::SeededRandom;
 use plait_bench::{Rounds, Spread, Table};
 use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{Carriers, Config, Host, HostBuilder, PathSpec, Protect, ScrambleSettings, SealedSettings};
+use plait_host::{Carriers, Config, Host, HostBuilder, PathRule, Protect, ScrambleSettings, SealedSettings};
 use plait_netns::{Cidr, Namespace, veth};
 
 const PORT: u16 = 7443;
@@ -245,7 +245,7 @@ impl Net {
         let start = |namespace: &Namespace, letter: char| -> Result<Host> {
             let mut builder: HostBuilder = Host::builder().carriers(carriers).crypto_threads(threads);
             for path in [1, 2] {
-                builder = builder.path(PathSpec::new(&format!("{letter}{path}"))?);
+                builder = builder.path(PathRule::new(&format!("{letter}{path}"))?);
             }
             Ok(namespace.enter(|| builder.start())??)
         };

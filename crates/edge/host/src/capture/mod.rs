@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use plait_carrier::IpPacket;
+use plait_mptcp::{Path, PathClass};
 use plait_pcap::{Direction, Packet, Writer};
 use plait_tcp::FourTuple;
 use plait_wire::Trust;
@@ -24,6 +25,7 @@ use tracing::error;
 
 use self::addresses::{Place, own_address};
 pub(crate) use self::outside::Outside;
+use crate::carriers::CarrierKind;
 use crate::error::Error;
 use crate::segmentation::{Layout, wire_segments};
 use crate::sys::Received;
@@ -37,7 +39,32 @@ const QUEUE: usize = 256;
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) description: String,
-    pub(crate) addresses: [IpAddr; 2],
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// A path that came while the capture was written.
+    pub(crate) fn of(path: &Path, carrier: CarrierKind) -> Self {
+        let addresses = path.v4.map(IpAddr::V4).into_iter().chain(path.v6.map(IpAddr::V6)).collect();
+        Self::named(&path.name, (path.class, path.backup), carrier, addresses)
+    }
+
+    /// A path over a device, of this class, which may be a backup.
+    pub(crate) fn named(
+        device: &str,
+        (class, is_backup): (PathClass, bool),
+        carrier: CarrierKind,
+        addresses: Vec<IpAddr>,
+    ) -> Self {
+        let class = match class {
+            PathClass::Trusted => "trusted",
+            PathClass::Untrusted => "untrusted",
+            PathClass::Never => "never",
+        };
+        let backup = if is_backup { ", backup" } else { "" };
+        let description = format!("path, {class}{backup}{}", carrier.in_captures());
+        Self { name: device.to_owned(), description, addresses }
+    }
 }
 
 /// An open capture. Dropping it writes the rest.
@@ -135,10 +162,7 @@ struct Output<W: Write> {
 impl<W: Write> Output<W> {
     fn begin(writer: W, interfaces: Vec<Interface>, outside: Outside) -> io::Result<Self> {
         let application = concat!("plait ", env!("CARGO_PKG_VERSION"));
-        let described = interfaces.iter().map(|Interface { name, description, addresses: _ }| {
-            let description = Some(description.clone());
-            plait_pcap::Interface { description, ..plait_pcap::Interface::named(name) }
-        });
+        let described = interfaces.iter().map(described);
         let file = Writer::new(writer, Some(application), described)?;
         Ok(Self { file, interfaces, outside })
     }
@@ -158,7 +182,7 @@ impl<W: Write> Output<W> {
     /// Writes a packet as the wire segments that it stands for.
     fn write(&mut self, packet: &Captured) -> io::Result<()> {
         let Captured { at, direction, head, payload, segment_size, trust, socket: _ } = packet;
-        let Some(interface) = self.interface_of(head, *direction) else { return Ok(()) };
+        let Some(interface) = self.interface_of(head, *direction)? else { return Ok(()) };
         let layout = Layout::of(head);
         let (headers, behind) = head.split_at(layout.map_or(head.len(), |layout| layout.payload));
         let mut headers = headers.to_vec();
@@ -196,12 +220,27 @@ impl<W: Write> Output<W> {
         place.replace(headers, &outside, self.outside.kernel());
     }
 
-    /// The path that has the stack's address in the packet; packets of no path are no business of a capture.
-    fn interface_of(&self, packet: &[u8], direction: Direction) -> Option<u32> {
-        let address = own_address(packet, direction)?;
-        let index = self.interfaces.iter().position(|interface| interface.addresses.contains(&address))?;
-        u32::try_from(index).ok()
+    /// The path that has the stack's address in the packet; it may be one that came later. Packets of no path are no business of a capture.
+    fn interface_of(&mut self, packet: &[u8], direction: Direction) -> io::Result<Option<u32>> {
+        let Some(address) = own_address(packet, direction) else { return Ok(None) };
+        let known = self.interfaces.iter().position(|interface| interface.addresses.contains(&address));
+        let later = || self.outside.interface(address);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let Some(later) = later() else { return Ok(None) };
+                self.file.describe(&described(&later))?;
+                self.interfaces.push(later);
+                self.interfaces.len() - 1
+            }
+        };
+        Ok(u32::try_from(index).ok())
     }
+}
+
+fn described(Interface { name, description, addresses: _ }: &Interface) -> plait_pcap::Interface {
+    let description = Some(description.clone());
+    plait_pcap::Interface { description, ..plait_pcap::Interface::named(name) }
 }
 
 #[cfg(test)]
@@ -220,7 +259,7 @@ mod tests {
         let interfaces = ["eth0", "wlan0"].into_iter().zip(10..).map(|(name, host)| Interface {
             name: name.to_owned(),
             description: "trusted".to_owned(),
-            addresses: [[198, 18, 0, host].into(), std::net::Ipv6Addr::LOCALHOST.into()],
+            addresses: vec![[198, 18, 0, host].into(), std::net::Ipv6Addr::LOCALHOST.into()],
         });
         let outside = Outside::new(
             |inside| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plait_tcp::FourTuple;
 
+use super::Interface;
 use crate::shared::Shared;
 use crate::sys::Translations;
 
@@ -18,6 +19,7 @@ const MOST: usize = 16_384;
 
 type Ask = Box<dyn FnMut(&FourTuple) -> Option<FourTuple> + Send>;
 type Guess = Box<dyn Fn(IpAddr) -> Option<IpAddr> + Send>;
+type Describe = Box<dyn Fn(IpAddr) -> Option<Interface> + Send>;
 
 /// Four-tuples as they are on the network.
 pub(crate) struct Outside {
@@ -26,6 +28,8 @@ pub(crate) struct Outside {
     /// Returns the address of the device with this address of the stack: right unless the device has several, or a port
     /// is taken.
     guess: Guess,
+    /// Returns the path with this address of the stack.
+    describe: Describe,
     /// Addresses of the kernel that are on no network: the source of its errors about missing routes.
     kernel: Vec<IpAddr>,
     known: BTreeMap<FourTuple, (FourTuple, Duration)>,
@@ -35,6 +39,12 @@ impl Outside {
     /// The kernel of the calling thread's network is asked, where it translates, and else the paths are.
     pub(crate) fn of_this_host(shared: Arc<Shared>, kernel: Vec<IpAddr>) -> Self {
         let translations = Translations::open().ok();
+        let paths = shared.clone();
+        let describe = move |own| {
+            let state = paths.lock();
+            let path = state.endpoint.paths().with_address(own)?;
+            Some(Interface::of(path, state.carriers.of(path.id)))
+        };
         let guess = move |own| {
             let state = shared.lock();
             let path = state.endpoint.paths().with_address(own)?;
@@ -43,7 +53,8 @@ impl Outside {
                 IpAddr::V6(_) => path.public_v6.map(IpAddr::V6),
             }
         };
-        Self::new(move |inside| translations.as_ref()?.of(inside), guess, kernel)
+        let outside = Self::new(move |inside| translations.as_ref()?.of(inside), guess, kernel);
+        Self { describe: Box::new(describe), ..outside }
     }
 
     pub(super) fn new(
@@ -51,7 +62,13 @@ impl Outside {
         guess: impl Fn(IpAddr) -> Option<IpAddr> + Send + 'static,
         kernel: Vec<IpAddr>,
     ) -> Self {
-        Self { ask: Box::new(ask), guess: Box::new(guess), kernel, known: BTreeMap::new() }
+        let (ask, guess, describe) = (Box::new(ask), Box::new(guess), Box::new(|_| None));
+        Self { ask, guess, describe, kernel, known: BTreeMap::new() }
+    }
+
+    /// The path with this address of the stack, as it is now.
+    pub(super) fn interface(&self, own: IpAddr) -> Option<Interface> {
+        (self.describe)(own)
     }
 
     pub(super) fn kernel(&self) -> &[IpAddr] {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
@@ -14,8 +14,7 @@ use super::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::batch::{Inbox, Outbox};
 use crate::carriers::{CarrierKind, OpenCarriers, Opened, Setup};
 use crate::error::Error;
-use crate::path::{NumberedPath, PathSpec, use_path};
-use crate::stack_address;
+use crate::path::NumberedPath;
 use crate::sys::{Snapshot, Source};
 
 const MTU: u16 = 1500;
@@ -43,9 +42,9 @@ struct OverQueues {
     outgoing: Arc<Queue>,
 }
 
-/// The half of the network monitor. The path is up from the start.
+/// The half of the network monitor. The path is up from its first look.
 struct QueuePath {
-    path: NumberedPath,
+    path: Option<NumberedPath>,
     address: Ipv4Addr,
     current: Option<Path>,
 }
@@ -65,11 +64,9 @@ impl End {
         let Self { address, incoming, outgoing } = self;
         let _ = incoming.reader.set(Waker::from(setup.wake.clone()));
         let mut open = OpenCarriers::none();
-        open.add(setup.specs.iter().take(1), |mut paths| {
-            let path = paths.remove(0);
-            let carrier = Box::new(OverQueues { path: path.id, incoming, outgoing });
-            Ok(Opened { carrier, paths: Box::new(QueuePath { path, address, current: None }) })
-        })?;
+        // The only path of the only carrier.
+        let carrier = Box::new(OverQueues { path: PathId(0), incoming, outgoing });
+        open.add(Opened { carrier, paths: Box::new(QueuePath { path: None, address, current: None }) });
         Ok(open)
     }
 }
@@ -115,10 +112,10 @@ impl Carrier for OverQueues {
 
 impl CarrierPaths for QueuePath {
     fn refresh(&mut self, _snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
+        let Some(NumberedPath { id, spec, is_selected }) = &self.path else { return Ok(()) };
         if self.current.is_some() {
             return Ok(());
         }
-        let NumberedPath { id, spec } = &self.path;
         let path = Path {
             id: *id,
             name: spec.device().to_owned(),
@@ -131,15 +128,16 @@ impl CarrierPaths for QueuePath {
             public_v4: Some(self.address),
             public_v6: None,
             mtu: MTU,
-            up: true,
+            up: *is_selected,
         };
         self.current = Some(path.clone());
         changed.push(path);
         Ok(())
     }
 
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        use_path(std::iter::once((&mut self.path.spec, &mut self.current)), spec)
+    fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
+        (self.path, self.current) = (Some(path), None);
+        Ok(())
     }
 
     /// Every port is the stack's.
@@ -148,10 +146,6 @@ impl CarrierPaths for QueuePath {
     }
 
     fn close_port(&mut self, _port: u16) {}
-
-    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
-        vec![(self.path.spec.clone(), [self.address.into(), stack_address::v6(self.path.id).into()])]
-    }
 }
 
 mod tests {
@@ -162,14 +156,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::timeout;
 
-    use crate::Host;
+    use crate::{Host, PathRule};
 
     const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn host(end: End) -> Host {
-        let path = PathSpec::new("queue").expect("a name");
+        let path = PathRule::new("queue").expect("a name");
         Host::builder().path(path).start_over(|setup| end.open(setup)).expect("nothing but queues")
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the monitor is a thread and waits")]
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -14,7 +14,8 @@ use crate::Host;
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::carriers::{CarrierKind, OpenCarriers, Opened};
-use crate::path::use_path;
+use crate::path::NumberedPath;
+use crate::path_rule::PathRule;
 use crate::sys::{Snapshot, Source};
 
 const DEVICE: &str = "scripted";
@@ -32,7 +33,7 @@ type Script = Arc<Mutex<Vec<Look>>>;
 
 /// A path that is as the script says.
 struct Scripted {
-    spec: PathSpec,
+    path: Option<NumberedPath>,
     script: Script,
     current: Option<Path>,
 }
@@ -45,7 +46,7 @@ fn a_path_that_is_lost_is_reported_although_the_look_fails_once() {
     let (host, script) = host(PathClass::Trusted);
     assert!(host.paths()[0].up);
     play(&script, &[Look::Fails, Look::Down]);
-    set(&host, "scripted=untrusted");
+    set(&host, "scripted=untrusted").expect_err("the look fails");
     assert!(wait_for(|| !host.paths()[0].up), "no announcement comes again");
 }
 
@@ -53,27 +54,24 @@ fn a_path_that_is_lost_is_reported_although_the_look_fails_once() {
 fn a_path_that_carries_something_again_is_not_up_before_its_network_is_known() {
     let (host, script) = host(PathClass::Never);
     play(&script, &[Look::Down]);
-    set(&host, "scripted=trusted");
+    set(&host, "scripted=trusted").expect("it is there");
     let path = host.paths().remove(0);
     assert_eq!((path.class, path.up), (PathClass::Trusted, false));
     play(&script, &[Look::Up]);
-    set(&host, "scripted=untrusted");
+    set(&host, "scripted=untrusted").expect("it is there");
     assert!(wait_for(|| host.paths()[0].up), "the next look knows it");
 }
 
 /// A host whose only path is up.
 fn host(class: PathClass) -> (Host, Script) {
-    let spec = PathSpec::new(DEVICE).expect("a name").with_class(class);
-    let builder = Host::builder().path(spec);
+    let rule = PathRule::new(DEVICE).expect("a name").with_class(class);
+    let builder = Host::builder().path(rule);
     let script = Script::default();
     play(&script, &[Look::Up]);
-    let open = builder.start_over(|setup| {
+    let open = builder.start_over(|_| {
         let mut open = OpenCarriers::none();
-        open.add(setup.specs.iter(), |mut paths| {
-            let spec = paths.remove(0).spec;
-            let paths = Box::new(Scripted { spec, script: script.clone(), current: None });
-            Ok(Opened { carrier: Box::new(Nothing), paths })
-        })?;
+        let paths = Box::new(Scripted { path: None, script: script.clone(), current: None });
+        open.add(Opened { carrier: Box::new(Nothing), paths });
         Ok(open)
     });
     (open.expect("nothing but a script"), script)
@@ -83,9 +81,9 @@ fn play(script: &Script, looks: &[Look]) {
     *script.lock().expect("no test panics with it") = looks.to_vec();
 }
 
-fn set(host: &Host, path: &str) {
+fn set(host: &Host, path: &str) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
-    runtime.block_on(host.path_control().set(path.parse().expect("a path"))).expect("it is there");
+    runtime.block_on(host.path_control().set(path.parse().expect("a path")))
 }
 
 fn wait_for(question: impl Fn() -> bool) -> bool {
@@ -110,18 +108,19 @@ impl CarrierPaths for Scripted {
             Look::Down => false,
             Look::Fails => return Err(Error::NoFreeRange),
         };
+        let Some(NumberedPath { id, spec, is_selected }) = &self.path else { return Ok(()) };
         let path = Path {
-            id: PathId(0),
+            id: *id,
             name: DEVICE.to_owned(),
             network: None,
-            class: self.spec.class(),
-            backup: self.spec.is_backup(),
+            class: spec.class(),
+            backup: spec.is_backup(),
             v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
             v6: None,
             public_v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
             public_v6: None,
             mtu: 1500,
-            up,
+            up: up && *is_selected,
         };
         if self.current.as_ref() != Some(&path) {
             self.current = Some(path.clone());
@@ -130,8 +129,9 @@ impl CarrierPaths for Scripted {
         Ok(())
     }
 
-    fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        use_path(std::iter::once((&mut self.spec, &mut self.current)), spec)
+    fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
+        (self.path, self.current) = (Some(path), None);
+        Ok(())
     }
 
     fn open_port(&mut self, _port: u16) -> Result<(), Error> {
@@ -139,10 +139,6 @@ impl CarrierPaths for Scripted {
     }
 
     fn close_port(&mut self, _port: u16) {}
-
-    fn stack_addresses(&self) -> Vec<(PathSpec, [IpAddr; 2])> {
-        Vec::new()
-    }
 }
 
 impl Carrier for Nothing {

@@ -19,10 +19,10 @@ use linux as system;
 
 pub(crate) use system::{
     Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, SourceCheck, Translations,
-    Tun, Uplinks, Watched, connected, fault_of, force_buffers, is_about_another, is_refusal, listening,
-    next_error, since_boot, strict_source_check,
+    Tun, Uplinks, Watched, connected, fault_of, fault_of_other_name, force_buffers, is_about_another,
+    is_refusal, listening, next_error, since_boot, strict_source_check,
 };
-pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, shared_networks};
+pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};
 
 /// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
 /// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times
@@ -41,6 +41,8 @@ pub(crate) struct Received {
 /// The properties of the device of a path.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Device {
+    /// The kernel's number of it: another one after it was unplugged and plugged in.
+    pub(crate) index: u32,
     /// The address for what begins.
     pub(crate) v4: Option<Ipv4Addr>,
     /// The same for IPv6.
@@ -50,6 +52,19 @@ pub(crate) struct Device {
     pub(crate) mtu: u32,
     /// Switched on and with a carrier.
     pub(crate) is_up: bool,
+}
+
+/// The names and addresses of a device, by which rules select it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) other_names: &'a [String],
+    /// The present one, and the one of the hardware.
+    pub(crate) link_addresses: Vec<&'a str>,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The kernel's number of the device, which it keeps under another name.
+    pub(crate) index: u32,
+    pub(crate) is_loopback: bool,
 }
 
 /// A socket of UDP that can be read.

@@ -90,6 +90,8 @@ struct Opened {
 pub(crate) struct Place {
     pub(crate) path: PathId,
     pub(crate) device: String,
+    /// The kernel's number of the device. A socket stays as long as its own is this one.
+    pub(crate) index: u32,
     /// The addresses of the device for new sockets, by family.
     pub(crate) own: [Option<IpAddr>; 2],
     /// All its addresses: a socket stays as long as its own is one of them.
@@ -259,7 +261,8 @@ impl Table {
         let Self { places, sockets, .. } = &*self;
         let is_at_home = |number: &u64| {
             let Some(socket) = sockets.get(number) else { return false };
-            places.iter().any(|place| place.path == socket.path && place.valid.contains(&socket.own))
+            let is_its = |place: &Place| (place.path, place.index) == (socket.path, socket.device_index);
+            places.iter().any(|place| is_its(place) && place.valid.contains(&socket.own))
         };
         let listening: Vec<_> =
             self.listening.iter().filter(|(_, number)| !is_at_home(number)).map(|(at, _)| *at).collect();

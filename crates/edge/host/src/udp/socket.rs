@@ -22,6 +22,8 @@ pub(super) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     pub(super) path: PathId,
+    /// The kernel's number of the device that it is bound to.
+    pub(super) device_index: u32,
     /// The stack's address and port.
     pub(super) local: SocketAddr,
     /// The device's address.
@@ -66,7 +68,8 @@ impl Socket {
         if !receives {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
-        Ok(Self { watched: None, io, state, path: place.path, local, own, port, remote })
+        let (path, device_index) = (place.path, place.index);
+        Ok(Self { watched: None, io, state, path, device_index, local, own, port, remote })
     }
 
     /// Our end on the network, if the peer has sent to this address.

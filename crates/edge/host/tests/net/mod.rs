@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use plait_host::{Host, PathSpec};
+use plait_host::{Host, PathRule};
 use plait_lab::wired::{Pair, Wire};
 use plait_netns::{Cidr, Namespace};
 
@@ -32,7 +32,7 @@ impl Net {
 
     /// A host in the first namespace.
     pub(crate) fn host(&self, devices: &[&str]) -> Host {
-        let paths = devices.iter().map(|device| PathSpec::new(device).expect("a name"));
+        let paths = devices.iter().map(|device| PathRule::new(device).expect("a name"));
         let builder = paths.fold(Host::builder(), plait_host::HostBuilder::path);
         self.a.enter(|| builder.start().expect("a host")).expect("entered")
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::path::PathSpec;
 use crate::path_obstacle::PathObstacle;
+use crate::path_rule::PathRule;
+use crate::selection::present_in;
 use crate::shared_networks::{SharedNetwork, SharedNetworks};
-use crate::sys::Device;
+use crate::sys::{Candidate, Device};
 
 /// The MTU that every IPv6 path supports (RFC 8200, section 5): this system has no interface to ask for more.
 const MTU: u32 = 1280;
@@ -24,6 +26,8 @@ const PORT: u16 = 9;
 pub(crate) struct Snapshot {
     /// None is known: this system is not asked for its routes.
     networks: SharedNetworks,
+    /// The addresses that packets to the default routes have.
+    default: Vec<String>,
 }
 
 /// The knowledge about the networks behind devices: none.
@@ -32,13 +36,21 @@ pub(crate) struct Uplinks {}
 
 impl Uplinks {
     /// Returns the state without shared networks.
-    pub(crate) fn look(&mut self, _paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        Ok(Snapshot { networks: SharedNetworks::default() })
+    pub(crate) fn look(
+        &mut self,
+        select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
+    ) -> Result<Snapshot, Error> {
+        let snapshot = Snapshot::take();
+        let _paths = select(&snapshot);
+        Ok(snapshot)
     }
 
     /// The same as [`Uplinks::look`].
-    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        self.look(paths)
+    pub(crate) fn settle(
+        &mut self,
+        select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
+    ) -> Result<Snapshot, Error> {
+        self.look(select)
     }
 
     /// No look is needed in addition to the regular ones.
@@ -48,6 +60,28 @@ impl Uplinks {
 }
 
 impl Snapshot {
+    fn take() -> Self {
+        Self { networks: SharedNetworks::default(), default: default_devices(None).unwrap_or_default() }
+    }
+
+    /// Those of the default routes: this system is not asked for others. An address that a rule names is a path all the same.
+    pub(crate) fn candidates(&self) -> Vec<Candidate<'_>> {
+        let candidate = |(name, index): (&'_ String, u32)| Candidate {
+            name,
+            other_names: &[],
+            link_addresses: Vec::new(),
+            addresses: Vec::new(),
+            index,
+            is_loopback: false,
+        };
+        self.default.iter().zip(1..).map(candidate).collect()
+    }
+
+    /// The addresses that packets to the default routes have.
+    pub(crate) fn default_devices(&self) -> Vec<String> {
+        self.default.clone()
+    }
+
     /// The networks that devices of paths share.
     pub(crate) fn shared_networks(&self) -> &SharedNetworks {
         &self.networks
@@ -67,7 +101,7 @@ impl Snapshot {
             IpAddr::V4(v4) => (Some(v4), None),
             IpAddr::V6(v6) => (None, Some(v6)),
         };
-        Device { v4, v6, valid: [own].into(), mtu: MTU, is_up: true }
+        Device { index: 0, v4, v6, valid: [own].into(), mtu: MTU, is_up: true }
     }
 }
 
@@ -86,6 +120,15 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
 /// None.
 pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
     Ok(is_ours(address).then(|| address.to_string()))
+}
+
+/// Returns the rules for the single addresses that these rules select now.
+///
+/// # Errors
+/// Two rules are for the same addresses.
+pub fn present(rules: Vec<PathRule>) -> Result<Vec<PathRule>, Error> {
+    let snapshot = Snapshot::take();
+    present_in(rules, &snapshot.candidates(), &snapshot.default)
 }
 
 /// Returns nothing: this system is not asked for the networks behind its devices.

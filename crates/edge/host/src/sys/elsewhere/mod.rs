@@ -11,7 +11,7 @@ mod waiting;
 mod without;
 
 pub(crate) use self::addresses::{Snapshot, Uplinks, strict_source_check};
-pub use self::addresses::{default_devices, device_with, path_obstacles, shared_networks};
+pub use self::addresses::{default_devices, device_with, path_obstacles, present, shared_networks};
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
@@ -30,4 +30,9 @@ pub const LOOPBACK: &str = "127.0.0.1";
 pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
     let is_address = device.parse::<std::net::IpAddr>().is_ok();
     (!is_address).then_some("on this system a path is named by an address of this host")
+}
+
+/// The same: a path has no other names.
+pub(crate) fn fault_of_other_name(name: &str) -> Option<&'static str> {
+    fault_of(name)
 }

@@ -11,7 +11,7 @@ use plait_tcp::FourTuple;
 
 use super::{Snapshot, Source};
 use crate::error::Error;
-use crate::path::{NumberedPath, PathSpec};
+use crate::path::NumberedPath;
 use crate::ranges::Ranges;
 use crate::sys::Received;
 
@@ -79,7 +79,6 @@ pub(crate) enum Network {}
 impl Network {
     pub(crate) fn prepare(
         tun: Arc<Tun>,
-        _paths: &[NumberedPath],
         _ranges: &Ranges,
         _source_check: SourceCheck,
     ) -> Result<Self, Error> {
@@ -90,10 +89,6 @@ impl Network {
         match *self {}
     }
 
-    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {
-        std::iter::from_fn(|| match *self {})
-    }
-
     pub(crate) fn refresh(
         &mut self,
         _snapshot: &Arc<Snapshot>,
@@ -102,7 +97,7 @@ impl Network {
         match *self {}
     }
 
-    pub(crate) fn use_path(&mut self, _spec: PathSpec) -> Result<Option<Path>, Error> {
+    pub(crate) fn set_path(&mut self, _path: NumberedPath) -> Result<(), Error> {
         match *self {}
     }
 

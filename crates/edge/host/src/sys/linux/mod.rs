@@ -14,7 +14,7 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 pub(crate) use self::icmp::next as next_error;
 pub(crate) use self::setup::{Network, Snapshot, SourceCheck, Uplinks, strict_source_check};
-pub use self::setup::{default_devices, device_with, path_obstacles, shared_networks};
+pub use self::setup::{default_devices, device_with, path_obstacles, present, shared_networks};
 pub(crate) use self::time::since_boot;
 pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;
@@ -28,14 +28,22 @@ pub const LOOPBACK: &str = "lo";
 
 /// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
 const MAX_NAME: usize = 15;
+/// Longest alternative name of a device (the same, ALTIFNAMSIZ).
+const MAX_OTHER_NAME: usize = 127;
 
 /// Returns the error in the name of a device; the name becomes a word for `ip` and a string for `nft`.
 pub(crate) fn fault_of(device: &str) -> Option<&'static str> {
+    let is_short = device.len() <= MAX_NAME;
+    if is_short { fault_of_other_name(device) } else { Some("it must have 1 to 15 characters") }
+}
+
+/// Returns the error in an alternative name of a device.
+pub(crate) fn fault_of_other_name(name: &str) -> Option<&'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-    if device.is_empty() || device.len() > MAX_NAME {
-        return Some("it must have 1 to 15 characters");
+    if name.is_empty() || name.len() > MAX_OTHER_NAME {
+        return Some("it must have 1 to 127 characters");
     }
-    if device.starts_with(['-', '.']) || !device.chars().all(fits) {
+    if name.starts_with(['-', '.']) || !name.chars().all(fits) {
         return Some("only letters, digits, '.', '_', '-' and '@', and no '-' or '.' in front");
     }
     None

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::Deserialize;
 
 use super::addresses::Prefix;
-use crate::sys::Device;
+use crate::sys::{Candidate, Device};
 
 /// A device as `ip -json address` shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -19,6 +19,13 @@ pub(super) struct Link {
     pub(super) name: String,
     #[serde(rename = "ifindex", default)]
     pub(super) index: u32,
+    #[serde(rename = "altnames", default)]
+    other_names: Vec<String>,
+    #[serde(rename = "address", default)]
+    link_address: Option<String>,
+    /// If it differs from the present one.
+    #[serde(rename = "permaddr", default)]
+    hardware_address: Option<String>,
     #[serde(default)]
     flags: Vec<String>,
     #[serde(default)]
@@ -50,7 +57,21 @@ impl Link {
     /// The facts about it for paths over UDP.
     pub(super) fn device(&self) -> Device {
         let valid = self.valid().filter_map(|address| address.local).collect();
-        Device { v4: self.v4(), v6: self.v6(), valid, mtu: self.mtu, is_up: self.is_up() }
+        let (index, v4, v6) = (self.index, self.v4(), self.v6());
+        Device { index, v4, v6, valid, mtu: self.mtu, is_up: self.is_up() }
+    }
+
+    /// The names and addresses by which rules select it.
+    pub(super) fn candidate(&self) -> Candidate<'_> {
+        let link_addresses = [&self.link_address, &self.hardware_address].into_iter().flatten();
+        Candidate {
+            name: &self.name,
+            other_names: &self.other_names,
+            link_addresses: link_addresses.map(String::as_str).collect(),
+            addresses: self.addresses.iter().filter_map(|address| address.local).collect(),
+            index: self.index,
+            is_loopback: self.is_loopback(),
+        }
     }
 
     /// Whether it is up and has a carrier.

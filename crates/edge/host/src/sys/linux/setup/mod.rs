@@ -41,9 +41,12 @@ use self::source_check::Loosened;
 use self::sysctl::{Journal, Leave};
 use super::tun::{NAME_PREFIX, Tun};
 use crate::carrier::path_mtu;
+use crate::carriers::slot_of;
 use crate::error::Error;
-use crate::path::{NumberedPath, PathSpec, use_path};
+use crate::path::{NumberedPath, PathSpec};
+use crate::path_rule::PathRule;
 use crate::ranges::Ranges;
+use crate::selection::present_in;
 use crate::shared_networks::SharedNetwork;
 use crate::sys::{LOOPBACK, MAX_OFFLOADED};
 
@@ -75,6 +78,8 @@ pub(crate) struct Network {
     entrance: Option<Entrance>,
     nat: Option<Nat>,
     paths: Vec<ConfiguredPath>,
+    /// Whether a path has changed since the last refresh.
+    is_changed: bool,
     ports: BTreeMap<u16, PortReservation>,
     snapshot: Arc<Snapshot>,
 }
@@ -86,17 +91,13 @@ struct ConfiguredPath {
     /// Its number among the paths of the TUN device.
     index: u8,
     table: PathTable,
+    is_selected: bool,
     current: Option<Path>,
 }
 
 impl Network {
-    /// Configures the network for a TUN device that is still down. It is closed with the network.
-    pub(crate) fn prepare(
-        tun: Arc<Tun>,
-        paths: &[NumberedPath],
-        ranges: &Ranges,
-        source_check: SourceCheck,
-    ) -> Result<Self, Error> {
+    /// Configures the network for a TUN device that is still down, without paths. It is closed with the network.
+    pub(crate) fn prepare(tun: Arc<Tun>, ranges: &Ranges, source_check: SourceCheck) -> Result<Self, Error> {
         let device = tun.name().to_owned();
         let number = number_of(&device).ok_or(Error::NoFreeRange)?;
         let journal = Journal::open()?;
@@ -119,26 +120,19 @@ impl Network {
             entrance: None,
             nat: None,
             paths: Vec::new(),
+            is_changed: false,
             ports: BTreeMap::new(),
             snapshot: Arc::default(),
         };
-        let result = network.install(paths, &snapshot);
+        let result = network.install(&snapshot);
         drop(turn);
         result.map(|()| network)
     }
 
-    fn install(&mut self, paths: &[NumberedPath], snapshot: &Snapshot) -> Result<(), Error> {
+    fn install(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         self.bring_up()?;
-        for (NumberedPath { id, spec }, index) in paths.iter().zip(0..) {
-            let stack: [IpAddr; 2] =
-                [self.subnets.stack_v4(index).into(), self.subnets.stack_v6(index).into()];
-            let table = PathTable::install(spec.device(), self.number, index, stack)?;
-            self.paths.push(ConfiguredPath { spec: spec.clone(), id: *id, index, table, current: None });
-        }
         let subnets = [self.subnets.v4(), self.subnets.v6()];
         self.entrance = Some(Entrance::install(&self.device, self.number, subnets)?);
-        let translations = self.paths.iter().map(|path| self.translation(path)).collect();
-        self.nat = Some(Nat::install(self.number, self.subnets, translations)?);
         self.router = self.is_router();
         self.forward_v6(snapshot)?;
         self.journal.set(&guard::setting(&self.device, guard::V4), "1")?;
@@ -194,7 +188,7 @@ impl Network {
             self.give_up(guard::V6, Leave::AsBefore);
         }
         let mut settings = Vec::new();
-        for device in self.paths.iter().map(|path| path.spec.device()) {
+        for device in self.selected().map(|path| path.spec.device()) {
             if snapshot.link(device).is_some() {
                 settings.push(guard::setting(device, guard::V4));
                 settings.extend((!router[1]).then(|| guard::setting(device, guard::V6)));
@@ -236,10 +230,16 @@ impl Network {
         }
     }
 
-    fn translation(&self, path: &ConfiguredPath) -> Translation {
+    fn translation(&self, path: &ConfiguredPath, snapshot: &Snapshot) -> Translation {
         let device = path.spec.device().to_owned();
         let (v4, v6) = (self.subnets.stack_v4(path.index), self.subnets.stack_v6(path.index));
-        Translation { device, v4, v6, deprecated: None }
+        let deprecated = snapshot.link(&device).and_then(Link::deprecated_v6);
+        Translation { device, v4, v6, deprecated }
+    }
+
+    /// The paths that may be used.
+    fn selected(&self) -> impl Iterator<Item = &ConfiguredPath> {
+        self.paths.iter().filter(|path| path.is_selected)
     }
 
     /// The kernel's addresses on the TUN device: errors about what cannot be routed come from there.
@@ -247,38 +247,24 @@ impl Network {
         [self.subnets.kernel_v4().into(), self.subnets.kernel_v6().into()]
     }
 
-    /// The stack's addresses on each path, in order.
-    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = (&PathSpec, [IpAddr; 2])> {
-        let subnets = &self.subnets;
-        self.paths.iter().map(|path| {
-            (&path.spec, [subnets.stack_v4(path.index).into(), subnets.stack_v6(path.index).into()])
-        })
-    }
-
     /// Takes the kernel's state and adds the changed paths to `changed`, also those that changed before an error.
     pub(crate) fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
+        self.follow_names(snapshot);
         self.loosen_source_checks(snapshot);
         let forwarded = self.forward_paths(snapshot);
         drop(turn);
-        if *snapshot == self.snapshot {
+        if *snapshot == self.snapshot && !self.is_changed {
             return forwarded;
         }
         let has_same_routes = snapshot.has_routes_of(&self.snapshot);
-        let mut translated = Ok(());
+        let translated = self.translate(snapshot);
         for path in &mut self.paths {
-            if !has_same_routes {
+            if !has_same_routes || path.table.is_stale() {
                 path.table.refresh(snapshot);
             }
             let device = path.spec.device();
-            if let Some(nat) = &mut self.nat {
-                let deprecated = snapshot.link(device).and_then(Link::deprecated_v6);
-                if let Err(error) = nat.set_deprecated(device, deprecated) {
-                    debug!(%error, device, "the device's deprecated address of IPv6 is not used over TCP yet");
-                    translated = Err(error);
-                }
-            }
             let state = path_state(path, &self.subnets, snapshot);
             if path.current.as_ref() != Some(&state) {
                 debug!(device, up = state.up, v4 = ?state.public_v4, v6 = ?state.public_v6, mtu = state.mtu, "path");
@@ -289,13 +275,54 @@ impl Network {
         // Otherwise the next look takes the same state again.
         if translated.is_ok() {
             self.snapshot = snapshot.clone();
+            self.is_changed = false;
         }
         forwarded.and(translated)
     }
 
-    /// Sets the class and use of the path of a device; returns the path as it is then, if it has been looked at yet.
-    pub(crate) fn use_path(&mut self, spec: PathSpec) -> Result<Option<Path>, Error> {
-        use_path(self.paths.iter_mut().map(|path| (&mut path.spec, &mut path.current)), spec)
+    /// Moves what is noted about a device to the name that it has now: its settings have moved with it.
+    fn follow_names(&self, snapshot: &Snapshot) {
+        for old in self.snapshot.links() {
+            let Some(new) = snapshot.link_with(old.index).filter(|new| new.name != old.name) else {
+                continue;
+            };
+            info!(old = old.name, new = new.name, "a device has another name");
+            if let Err(error) = self.journal.rename_device(&old.name, &new.name) {
+                warn!(%error, device = new.name, "kernel settings of a renamed device may not be put back");
+            }
+        }
+    }
+
+    /// Translates addresses for the paths that are selected, to the addresses of their devices.
+    fn translate(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let wanted = self.selected().map(|path| self.translation(path, snapshot)).collect();
+        match &mut self.nat {
+            Some(nat) => nat.set_paths(wanted),
+            None => {
+                self.nat = Some(Nat::install(self.number, self.subnets, wanted)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a path, or changes the one with this id.
+    pub(crate) fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
+        let NumberedPath { id, spec, is_selected } = path;
+        if let Some(known) = self.paths.iter_mut().find(|known| known.id == id) {
+            known.table.lead_over(spec.device());
+            (known.spec, known.is_selected, known.current) = (spec, is_selected, None);
+        } else if is_selected {
+            // There are fewer slots than numbers.
+            let index = u8::try_from(slot_of(id)).unwrap_or(u8::MAX);
+            let stack: [IpAddr; 2] =
+                [self.subnets.stack_v4(index).into(), self.subnets.stack_v6(index).into()];
+            let table = PathTable::install(spec.device(), self.number, index, stack)?;
+            self.paths.push(ConfiguredPath { spec, id, index, table, is_selected, current: None });
+        } else {
+            return Ok(());
+        }
+        self.is_changed = true;
+        Ok(())
     }
 
     /// Redirects connections to `port` of the paths' devices to the stack.
@@ -380,13 +407,22 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
     Ok(devices)
 }
 
+/// Returns the rules for the single devices that these rules select now, each by its name.
+///
+/// # Errors
+/// Two rules are for the same devices; or `ip` is missing or too old.
+pub fn present(rules: Vec<PathRule>) -> Result<Vec<PathRule>, Error> {
+    let snapshot = Snapshot::take()?;
+    present_in(rules, &snapshot.candidates(), &snapshot.default_devices())
+}
+
 /// Returns the networks that these devices share now. Takes some hundred milliseconds if a gateway must be asked for its link-layer address.
 ///
 /// # Errors
 /// `ip` is missing or too old.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     let paths = devices.iter().map(|device| PathSpec::new(device)).collect::<Result<Vec<_>, _>>()?;
-    let snapshot = Uplinks::default().settle(&paths)?;
+    let snapshot = Uplinks::default().settle(|_| paths)?;
     Ok(snapshot.shared_networks().iter().cloned().collect())
 }
 
@@ -429,10 +465,10 @@ fn number_of(device: &str) -> Option<u8> {
 }
 
 fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> Path {
-    let ConfiguredPath { spec, id, index, .. } = path;
+    let ConfiguredPath { spec, id, index, is_selected, .. } = path;
     let link = snapshot.link(spec.device());
     let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
-    let is_up = link.is_some_and(Link::is_up) && !snapshot.is_coming(spec.device());
+    let is_up = *is_selected && link.is_some_and(Link::is_up) && !snapshot.is_coming(spec.device());
     Path {
         id: *id,
         name: spec.device().to_owned(),

@@ -24,7 +24,7 @@ pub(super) struct Nat {
 }
 
 /// The facts about a path for the rules.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Translation {
     pub(super) device: String,
     pub(super) v4: Ipv4Addr,
@@ -80,21 +80,26 @@ impl Nat {
         try_run("nft", &format!("delete element inet {} listening {{ {port} }}", self.table));
     }
 
-    /// Translates what begins on the path of `device` to this deprecated address from now on, or as the kernel chooses. In one transaction.
-    pub(super) fn set_deprecated(&mut self, device: &str, address: Option<Ipv6Addr>) -> Result<(), Error> {
-        let table = &self.table;
-        let known = self.paths.iter_mut().find(|path| path.device == device);
-        let Some(path) = known.filter(|path| path.deprecated != address) else { return Ok(()) };
-        let mut script = String::new();
-        if path.deprecated.is_some() {
-            let _ = writeln!(script, "delete element inet {table} deprecated {{ {} }}", path.v6);
+    /// Translates for these paths from now on, in one transaction. What runs keeps its translation.
+    ///
+    /// # Errors
+    /// The table is not there, or cannot be changed. Nothing has changed.
+    pub(super) fn set_paths(&mut self, paths: Vec<Translation>) -> Result<(), Error> {
+        if paths == self.paths {
+            return Ok(());
         }
-        if let Some(address) = address {
-            let _ = writeln!(script, "add element inet {table} deprecated {{ {} : {address} }}", path.v6);
+        let before = std::mem::replace(&mut self.paths, paths);
+        let changed = run_with_input("nft", "-f -", &self.changes()).and_then(|_| list(&self.table));
+        match changed {
+            Ok(listing) => {
+                self.whole = listing;
+                Ok(())
+            }
+            Err(error) => {
+                self.paths = before;
+                Err(error)
+            }
         }
-        run_with_input("nft", "-f -", &script)?;
-        path.deprecated = address;
-        Ok(())
     }
 
     pub(super) fn remove(&self) {
@@ -102,13 +107,12 @@ impl Nat {
     }
 
     fn ruleset(&self, listening: &BTreeSet<u16>, opened: &BTreeSet<u16>) -> String {
-        let Self { table, number, subnets, .. } = self;
-        let (v4, v6) = (subnets.v4(), subnets.v6());
+        let Self { table, number, .. } = self;
         let tun = format!("{NAME_PREFIX}{number}");
-        let Rules { stray, arriving, own, leaving } = self.rules();
-        let (listening, opened) = (elements(listening), elements(opened));
-        let deprecated = |path: &Translation| Some(format!("{} : {}", path.v6, path.deprecated?));
-        let deprecated = elements(&self.paths.iter().filter_map(deprecated).collect::<BTreeSet<String>>());
+        let Rules { stray, arriving, own, leaving, astray } = self.rules();
+        let [stray, arriving, own, leaving, astray] =
+            [stray, arriving, own, leaving, astray].map(|rules| rules.join("\n  "));
+        let (listening, opened, deprecated) = (elements(listening), elements(opened), self.deprecated());
         // Destination addresses change before routing (-100), source addresses after it (100); what still has a
         // private source then (300) could not be translated: no answer would arrive. What has a private destination before
         // (-110) was sent by a neighbour that knows our addresses.
@@ -122,74 +126,115 @@ table inet {table} {{
  map deprecated {{ type ipv6_addr : ipv6_addr;{deprecated} }}
  chain stray {{
   type filter hook prerouting priority -110; policy accept;
-  ip daddr {v4} iifname != \"{tun}\" drop
-  ip6 daddr {v6} iifname != \"{tun}\" drop
-{stray} }}
+  {stray}
+ }}
  chain arriving {{
   type nat hook prerouting priority -100; policy accept;
-{arriving} }}
+  {arriving}
+ }}
  chain own {{
   type nat hook output priority -100; policy accept;
-{own} }}
+  {own}
+ }}
  chain forwarded {{
   type filter hook forward priority -10; policy accept;
   iifname \"{tun}\" tcp flags & (syn | ack) == syn update @opened {{ tcp sport }}
  }}
  chain leaving {{
   type nat hook postrouting priority 100; policy accept;
-{leaving} }}
+  {leaving}
+ }}
  chain astray {{
   type filter hook postrouting priority 300; policy accept;
-  ip saddr {v4} oifname != \"{tun}\" drop
-  ip6 saddr {v6} oifname != \"{tun}\" drop
+  {astray}
  }}
 }}
 "
         )
     }
 
-    /// The rules of the chains for each path.
+    /// What changes a table that is there to that of these paths.
+    fn changes(&self) -> String {
+        let Self { table, .. } = self;
+        let Rules { stray, arriving, own, leaving, astray: _ } = self.rules();
+        let mut script = format!("flush map inet {table} deprecated\n");
+        let deprecated = self.deprecated();
+        if let Some((_, elements)) = deprecated.split_once('=') {
+            let _ = writeln!(script, "add element inet {table} deprecated {elements}");
+        }
+        for (chain, rules) in [("stray", stray), ("arriving", arriving), ("own", own), ("leaving", leaving)] {
+            let _ = writeln!(script, "flush chain inet {table} {chain}");
+            for rule in rules {
+                let _ = writeln!(script, "add rule inet {table} {chain} {rule}");
+            }
+        }
+        script
+    }
+
+    /// The initial elements of the map of that name.
+    fn deprecated(&self) -> String {
+        let deprecated = |path: &Translation| Some(format!("{} : {}", path.v6, path.deprecated?));
+        elements(&self.paths.iter().filter_map(deprecated).collect::<BTreeSet<String>>())
+    }
+
+    /// The rules of the chains.
     fn rules(&self) -> Rules {
-        let mut rules = Rules::default();
-        let Rules { stray, arriving, own, leaving } = &mut rules;
+        let Self { number, subnets, paths, .. } = self;
+        let (v4, v6) = (subnets.v4(), subnets.v6());
+        let tun = format!("{NAME_PREFIX}{number}");
+        let mut rules = Rules {
+            stray: vec![
+                format!("ip daddr {v4} iifname != \"{tun}\" drop"),
+                format!("ip6 daddr {v6} iifname != \"{tun}\" drop"),
+            ],
+            astray: vec![
+                format!("ip saddr {v4} oifname != \"{tun}\" drop"),
+                format!("ip6 saddr {v6} oifname != \"{tun}\" drop"),
+            ],
+            ..Rules::default()
+        };
         // This host's own programs reach all its addresses, and always over the first path.
-        if let Some(Translation { v4, v6, .. }) = self.paths.first() {
+        if let Some(Translation { v4, v6, .. }) = paths.first() {
             let own_port = "fib daddr type local tcp dport @listening";
-            let _ = writeln!(own, "  ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}");
-            let _ = writeln!(own, "  ip6 daddr != ::1 {own_port} dnat ip6 to {v6}");
+            rules.own.push(format!("ip daddr != 127.0.0.0/8 {own_port} dnat ip to {v4}"));
+            rules.own.push(format!("ip6 daddr != ::1 {own_port} dnat ip6 to {v6}"));
         }
-        for Translation { device, v4, v6, deprecated: _ } in &self.paths {
-            let ours = format!("iifname \"{device}\" fib daddr type local");
-            // Chains of type nat do not see packets that connection tracking calls invalid. The host's own TCP would answer them
-            // with a reset of an unknown connection; the stack answers as RFC 9293 and RFC 5961 say.
-            for ports in ["@listening", "@opened"] {
-                let invalid = format!("{ours} ct state invalid tcp dport {ports}");
-                let _ = writeln!(stray, "  meta nfproto ipv4 {invalid} ip daddr set {v4}");
-                let _ = writeln!(stray, "  meta nfproto ipv6 {invalid} ip6 daddr set {v6}");
-            }
-            // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port of the first subflow.
-            for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
-                let _ = writeln!(arriving, "  {ours} {ports} dnat ip to {v4}");
-                let _ = writeln!(arriving, "  {ours} {ports} dnat ip6 to {v6}");
-            }
-            let _ = writeln!(leaving, "  ip saddr {v4} oifname \"{device}\" masquerade");
-            let _ = writeln!(
-                leaving,
-                "  ip6 saddr {v6} oifname \"{device}\" snat ip6 to ip6 saddr map @deprecated"
-            );
-            let _ = writeln!(leaving, "  ip6 saddr {v6} oifname \"{device}\" masquerade");
-        }
+        paths.iter().for_each(|path| path.add_to(&mut rules));
         rules
     }
 }
 
-/// The rules of the chains with this name, each a line.
+impl Translation {
+    /// Adds the rules for this path.
+    fn add_to(&self, Rules { stray, arriving, own: _, leaving, astray: _ }: &mut Rules) {
+        let Self { device, v4, v6, deprecated: _ } = self;
+        let ours = format!("iifname \"{device}\" fib daddr type local");
+        // Chains of type nat do not see packets that connection tracking calls invalid. The host's own TCP would answer them
+        // with a reset of an unknown connection; the stack answers as RFC 9293 and RFC 5961 say.
+        for ports in ["@listening", "@opened"] {
+            let invalid = format!("{ours} ct state invalid tcp dport {ports}");
+            stray.push(format!("meta nfproto ipv4 {invalid} ip daddr set {v4}"));
+            stray.push(format!("meta nfproto ipv6 {invalid} ip6 daddr set {v6}"));
+        }
+        // A join (subtype 1, RFC 8684, section 8) that the peer starts goes to the port of the first subflow.
+        for ports in ["tcp dport @listening", "tcp option mptcp subtype 1 tcp dport @opened"] {
+            arriving.push(format!("{ours} {ports} dnat ip to {v4}"));
+            arriving.push(format!("{ours} {ports} dnat ip6 to {v6}"));
+        }
+        leaving.push(format!("ip saddr {v4} oifname \"{device}\" masquerade"));
+        leaving.push(format!("ip6 saddr {v6} oifname \"{device}\" snat ip6 to ip6 saddr map @deprecated"));
+        leaving.push(format!("ip6 saddr {v6} oifname \"{device}\" masquerade"));
+    }
+}
+
+/// The rules of the chains with this name.
 #[derive(Default)]
 struct Rules {
-    stray: String,
-    arriving: String,
-    own: String,
-    leaving: String,
+    stray: Vec<String>,
+    arriving: Vec<String>,
+    own: Vec<String>,
+    leaving: Vec<String>,
+    astray: Vec<String>,
 }
 
 /// Removes the tables of devices with these numbers.

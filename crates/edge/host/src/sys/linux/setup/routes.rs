@@ -33,6 +33,8 @@ pub(super) struct PathTable {
     number: u32,
     /// Routes in it, by family, so that routes that are gone elsewhere can be removed.
     installed: [BTreeSet<String>; 2],
+    /// Whether the routes are those of another device, or of none yet.
+    is_stale: bool,
 }
 
 impl PathTable {
@@ -52,13 +54,14 @@ impl PathTable {
             );
             run_with_input("ip", &format!("{} -batch -", family.option()), &script)?;
         }
-        Ok(Self { device: device.to_owned(), number, installed: Default::default() })
+        Ok(Self { device: device.to_owned(), number, installed: Default::default(), is_stale: true })
     }
 
     /// Copies the routes over the device into the table, whichever table they are in. Routes that vanished with their
     /// device are added when it returns; a route that stays is never absent in between.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot) {
         let number = self.number;
+        self.is_stale = false;
         for (family, installed) in Family::BOTH.into_iter().zip(&mut self.installed) {
             let wanted = snapshot.routes_over(&self.device, family);
             let mut script = String::new();
@@ -78,6 +81,18 @@ impl PathTable {
             }
             *installed = wanted;
         }
+    }
+
+    /// Leads over this device from the next refresh on.
+    pub(super) fn lead_over(&mut self, device: &str) {
+        if self.device != device {
+            device.clone_into(&mut self.device);
+            self.is_stale = true;
+        }
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
     pub(super) fn remove(&self) {

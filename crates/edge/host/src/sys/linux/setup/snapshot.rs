@@ -13,7 +13,8 @@ use super::routing_tables::{Route, RoutingTables};
 use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::shared_networks::SharedNetworks;
-use crate::sys::Device;
+use crate::sys::linux::tun::NAME_PREFIX;
+use crate::sys::{Candidate, Device};
 
 /// One read of the kernel's state; equal snapshots give the same paths.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -82,6 +83,17 @@ impl Snapshot {
         self.links.iter().find(|link| link.name == name)
     }
 
+    /// The device with this number of the kernel.
+    pub(super) fn link_with(&self, index: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.index == index)
+    }
+
+    /// All devices, by their names and addresses, but those of hosts of ours.
+    pub(crate) fn candidates(&self) -> Vec<Candidate<'_>> {
+        let others = self.links.iter().filter(|link| !link.name.starts_with(NAME_PREFIX));
+        others.map(Link::candidate).collect()
+    }
+
     /// The facts about a device for paths over UDP. One that is coming is not up.
     pub(crate) fn device(&self, name: &str) -> Device {
         let mut device = self.link(name).map(Link::device).unwrap_or_default();
@@ -123,7 +135,7 @@ impl Snapshot {
     }
 
     /// The device of the default route of lowest metric, of each family, each device once.
-    pub(super) fn default_devices(&self) -> Vec<String> {
+    pub(crate) fn default_devices(&self) -> Vec<String> {
         let mut devices: Vec<String> = Vec::new();
         for device in self.tables.iter().flat_map(RoutingTables::default_devices) {
             if !devices.contains(device) {

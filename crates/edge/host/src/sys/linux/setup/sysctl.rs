@@ -173,11 +173,31 @@ impl Journal {
                 Leave::AsItIs => {}
             }
         }
-        let text: String = rest.iter().map(Entry::line).collect();
+        self.replace(&rest)
+    }
+
+    /// Replaces the entries of the file.
+    fn replace(&self, entries: &[Entry]) -> io::Result<()> {
+        let text: String = entries.iter().map(Entry::line).collect();
         let replacement = self.file.with_extension("new");
         let _ = fs::remove_file(&replacement);
         private().create_new(true).write(true).open(&replacement)?.write_all(text.as_bytes())?;
         fs::rename(&replacement, &self.file)
+    }
+
+    /// Moves the entries about a device to its new name.
+    ///
+    /// # Errors
+    /// The file cannot be replaced; then nothing is moved.
+    pub(super) fn rename_device(&self, old: &str, new: &str) -> io::Result<()> {
+        let entries = self.entries();
+        let renamed = |entry: &Entry| {
+            let words: Vec<_> =
+                entry.name.split('/').map(|word| if word == old { new } else { word }).collect();
+            Entry { name: words.join("/"), ..entry.clone() }
+        };
+        let moved: Vec<_> = entries.iter().map(renamed).collect();
+        if moved == entries { Ok(()) } else { self.replace(&moved) }
     }
 
     fn entries(&self) -> Vec<Entry> {

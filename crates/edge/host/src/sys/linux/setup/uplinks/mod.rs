@@ -81,19 +81,27 @@ struct Seen<'a> {
 }
 
 impl Uplinks {
-    /// Reads the kernel's state, with the networks that the devices of these paths share. Makes the kernel ask gateways whose link-layer
-    /// address decides that. No gateway is asked over a path that must carry nothing.
-    pub(crate) fn look(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        self.look_at(Snapshot::take(), paths)
+    /// Reads the kernel's state, with the networks that the devices of the paths share which `select` returns. Makes the kernel ask gateways
+    /// whose link-layer address decides that. No gateway is asked over a path that must carry nothing.
+    pub(crate) fn look(
+        &mut self,
+        select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
+    ) -> Result<Snapshot, Error> {
+        self.look_at(Snapshot::take(), select).map(|(snapshot, _)| snapshot)
     }
 
     /// Adds the networks that these paths share to a state that was read.
-    fn look_at(&mut self, read: Result<Snapshot, Error>, paths: &[PathSpec]) -> Result<Snapshot, Error> {
+    fn look_at(
+        &mut self,
+        read: Result<Snapshot, Error>,
+        select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
+    ) -> Result<(Snapshot, Vec<PathSpec>), Error> {
         // Also after an error: the time of this look has passed.
         self.next = NextLook::NotNeeded;
         let mut snapshot = read?;
-        self.complete(&mut snapshot, paths);
-        Ok(snapshot)
+        let paths = select(&snapshot);
+        self.complete(&mut snapshot, &paths);
+        Ok((snapshot, paths))
     }
 
     /// Sets the networks that these paths share, as the tables of neighbours and tunnels show them now.
@@ -112,11 +120,14 @@ impl Uplinks {
 
     /// Looks until the gateways have answered, or have had the time. Takes some hundred milliseconds if one does not answer. Changes of
     /// devices and routes in that time are left to the next look: they are announced.
-    pub(crate) fn settle(&mut self, paths: &[PathSpec]) -> Result<Snapshot, Error> {
-        let mut snapshot = self.look(paths)?;
+    pub(crate) fn settle(
+        &mut self,
+        select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
+    ) -> Result<Snapshot, Error> {
+        let (mut snapshot, paths) = self.look_at(Snapshot::take(), select)?;
         while let NextLook::Answer(after) = self.next {
             std::thread::sleep(after);
-            self.complete(&mut snapshot, paths);
+            self.complete(&mut snapshot, &paths);
         }
         Ok(snapshot)
     }

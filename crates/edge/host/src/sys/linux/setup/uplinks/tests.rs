@@ -359,6 +359,6 @@ fn a_look_that_fails_is_not_repeated_at_the_pace_of_the_answers() {
     let snapshot = snapshot(["192.168.1.1", "192.168.1.1", "10.0.0.1"]);
     looks.look(&snapshot, &Tunnels::default(), &Neighbours::default());
     assert_eq!(looks.uplinks.look_again(), Some(FIRST_LOOK));
-    assert!(looks.uplinks.look_at(Err(Error::NoFreeRange), &looks.paths).is_err());
+    assert!(looks.uplinks.look_at(Err(Error::NoFreeRange), |_| looks.paths.clone()).is_err());
     assert_eq!(looks.uplinks.look_again(), None, "the monitor decides");
 }
