@@ -291,7 +291,10 @@ impl Asked {
         {
             taken += 2 + len;
             let asked = response.first_chunk().and_then(|id| self.waiting.remove(&u16::from_be_bytes(*id)));
-            if let Some(query) = asked.filter(|_| len >= HEADER) {
+            let Some(query) = asked else { continue };
+            if len < HEADER {
+                door.fail(&query).await;
+            } else {
                 let mut response = response.to_vec();
                 response[..2].copy_from_slice(&query.bytes[..2]);
                 door.cache().keep(&query.bytes, &response, Instant::now());

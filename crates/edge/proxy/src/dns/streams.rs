@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::task::JoinSet;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::{Asker, Door, IDLE, Query};
 
@@ -44,12 +44,14 @@ pub(super) async fn accept_all(listener: TcpListener, door: &Arc<Door>, queue: &
     }
 }
 
-/// Answers the queries of one connection until the program ends it, or it is idle.
+/// Answers the queries of one connection until the program ends it, or it is idle: for a while, no query was complete and none waited. Parts
+/// of a query do not count. The program has the same time to take an answer.
 async fn serve(mut stream: TcpStream, door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut reader, mut writer) = stream.split();
     let (sender, mut answers) = mpsc::channel::<Vec<u8>>(MAX_IN_FLIGHT);
     let (mut got, mut in_flight, mut has_ended) = (Vec::new(), 0, false);
+    let mut idle_until = Instant::now() + IDLE;
     loop {
         while in_flight < MAX_IN_FLIGHT
             && let Some(len) = got.first_chunk().map(|len| 2 + usize::from(u16::from_be_bytes(*len)))
@@ -68,9 +70,11 @@ async fn serve(mut stream: TcpStream, door: &Door, queue: &Sender<Query>) -> io:
                 in_flight -= 1;
                 // A longer one is not an answer: lengths have two bytes.
                 let Ok(len) = u16::try_from(answer.len()) else { continue };
-                writer.write_all(&[&len.to_be_bytes()[..], &answer].concat()).await?;
+                let bytes = [&len.to_be_bytes()[..], &answer].concat();
+                timeout(IDLE, writer.write_all(&bytes)).await??;
+                idle_until = Instant::now() + IDLE;
             }
-            () = sleep(IDLE), if in_flight == 0 => return writer.shutdown().await,
+            () = sleep_until(idle_until), if in_flight == 0 => return writer.shutdown().await,
         }
     }
 }

@@ -23,6 +23,8 @@ struct Far {
     together: usize,
     /// The stream is closed when this is asked, before what else has come is answered.
     poison: Option<u32>,
+    /// Answers have only an identifier.
+    is_short: bool,
     /// So many queries are answered by an address, and the stream says nothing to others; without it, see above.
     records: usize,
 }
@@ -38,7 +40,7 @@ impl Dialer for Far {
         let breaks = number < self.unreachable + self.breaking;
         let (near, far) = duplex(8192);
         let together = if self.is_silent_once && number == 0 { usize::MAX } else { self.together.max(1) };
-        tokio::spawn(resolve(far, breaks, together, (self.records, self.poison)));
+        tokio::spawn(resolve(far, breaks, together, (self.records, self.poison, self.is_short)));
         Ok(near)
     }
 
@@ -61,7 +63,7 @@ async fn resolve(
     mut far: DuplexStream,
     breaks: bool,
     together: usize,
-    (records, poison): (usize, Option<u32>),
+    (records, poison, is_short): (usize, Option<u32>, bool),
 ) {
     let (to, mut bytes) = request::request(&mut far).await.expect("a stream").expect("a request");
     assert_eq!(to, Destination::Resolver);
@@ -75,7 +77,9 @@ async fn resolve(
             if poison.is_some_and(|number| answer[2 + HEADER..] == question(number)) {
                 return;
             }
-            if records == 0 {
+            if is_short {
+                answers.push([&[0, 2], &answer[2..4]].concat());
+            } else if records == 0 {
                 answer[14..].reverse();
                 answers.push(answer);
             } else if answered < records {
@@ -166,7 +170,7 @@ async fn many_queries_share_one_stream_and_their_answers_come_in_any_order() {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_not_asked_again_while_it_is_true() {
+async fn an_answer_is_repeated_from_the_cache_while_it_is_true() {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("bound");
     let dialed: Arc<AtomicUsize> = Arc::default();
@@ -210,7 +214,7 @@ async fn a_query_for_which_the_resolver_closes_the_stream_takes_no_other_along()
 }
 
 #[tokio::test]
-async fn what_is_no_query_is_answered_here_and_not_sent_on() {
+async fn a_malformed_query_is_answered_here_and_not_sent_on() {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("bound");
     let dialed: Arc<AtomicUsize> = Arc::default();
@@ -272,4 +276,48 @@ async fn queries_over_tcp_are_answered_all_of_them() {
     answers.sort_unstable_by_key(|answer| answer[HEADER + 5]);
     assert_eq!(answers, (0..100).map(reversed).collect::<Vec<_>>());
     assert_eq!(ask_over_tcp(Far { unreachable: 2, ..Far::default() }, 0..1).await, [failed(0)]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_shorter_than_a_header_is_a_failure() {
+    let answers = ask(Far { is_short: true, ..Far::default() }, 1);
+    assert_eq!(timeout(QUERY_TIMEOUT, answers).await.expect("an answer"), [failed(0)]);
+}
+
+/// A program's TCP connection to the door.
+async fn connection(far: Far) -> tokio::net::TcpStream {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let listener = no_streams().await;
+    let at = listener.local_addr().expect("bound");
+    tokio::spawn(serve_queries(socket, listener, Arc::new(far)));
+    tokio::net::TcpStream::connect(at).await.expect("it listens")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_sends_a_query_byte_by_byte_loses_its_connection() {
+    let mut program = connection(Far::default()).await;
+    let begun = Instant::now();
+    let mut buffer = [0; 1];
+    let ended = loop {
+        program.write_all(&[0xff]).await.expect("taken");
+        if let Ok(read) = timeout(IDLE / 3, program.read(&mut buffer)).await {
+            break read;
+        }
+        assert!(begun.elapsed() < IDLE * 3, "each byte restarts the time");
+    };
+    assert_eq!(ended.expect("an end"), 0);
+    assert!(begun.elapsed() >= IDLE, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_takes_no_answers_loses_its_connection() {
+    // Failures are as long as their queries.
+    let mut program = connection(Far { unreachable: usize::MAX, ..Far::default() }).await;
+    let mut query = [query(7), b"\0\0\x29\x10\0\0\0\0\0\xea\x60".to_vec(), vec![0; 60_000]].concat();
+    query[11] = 1;
+    assert!(is_query(&query));
+    let len = u16::try_from(query.len()).expect("short").to_be_bytes();
+    let message = [&len[..], &query].concat();
+    let asking = async { while program.write_all(&message).await.is_ok() {} };
+    timeout(IDLE * 60, asking).await.expect("the connection ends");
 }
