@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
@@ -114,25 +113,46 @@ where
                 return welcome(stream, client.instance).await;
             }
             let resolver = nameservers.in_order().first().copied();
-            let found = match resolve(&destination, rules, client.own_rules, resolver).await {
-                Ok(_) if destination == Destination::Resolver => {
-                    nameservers.connect().await.ok_or(Unreached::Refused(ErrorCode::DestinationUnreachable))
-                }
-                Ok(addresses) => connect(addresses).await,
+            let found = resolve(&destination, rules, client.own_rules, resolver).await;
+            let to = destination.to_string();
+            if destination != Destination::Resolver {
+                let target = match found {
+                    Ok(addresses) => connect(addresses).await,
+                    Err(unreached) => Err(unreached),
+                };
+                return join(stream, target, (to, first), client).await;
+            }
+            let none = Unreached::Refused(ErrorCode::DestinationUnreachable);
+            let target = match found {
+                Ok(_in_order) => nameservers.connect().await.ok_or(none),
                 Err(unreached) => Err(unreached),
             };
-            match found {
-                Ok(mut target) => {
-                    request::reply(stream, Ok(client.instance)).await?;
-                    finish(destination.to_string(), (stream, &mut target), first, client.silence).await
-                }
-                Err(unreached) => {
-                    request::reply(stream, Err(unreached.code())).await?;
-                    stream.shutdown().await?;
-                    drain(stream).await;
-                    Ok(Outcome::without(destination.to_string(), unreached))
-                }
-            }
+            join(stream, target, (to, first), client).await
+        }
+    }
+}
+
+/// Joins a client with the destination that it asked for; `first` are its bytes behind the request.
+async fn join<S, T>(
+    stream: &mut S,
+    target: Result<T, Unreached>,
+    (destination, first): (String, Vec<u8>),
+    client: Client<'_>,
+) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
+    T: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    match target {
+        Ok(mut target) => {
+            request::reply(stream, Ok(client.instance)).await?;
+            finish(destination, (stream, &mut target), first, client.silence).await
+        }
+        Err(unreached) => {
+            request::reply(stream, Err(unreached.code())).await?;
+            stream.shutdown().await?;
+            drain(stream).await;
+            Ok(Outcome::without(destination, unreached))
         }
     }
 }
@@ -214,14 +234,15 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
 }
 
 /// Joins both; the bytes that the client has already sent go first.
-async fn finish<S>(
+async fn finish<S, T>(
     destination: String,
-    (stream, target): (&mut S, &mut TcpStream),
+    (stream, target): (&mut S, &mut T),
     first: Vec<u8>,
     silence: &SilenceLimit,
 ) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
+    T: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     target.write_all(&first).await?;
     let before = first.len() as u64;

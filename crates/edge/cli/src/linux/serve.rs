@@ -61,8 +61,8 @@ pub(crate) struct Serve {
     /// The name or address of this host for the printed URL (repeatable) [default: the first address of each family on its paths].
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<ServerUrl>,
-    /// Nameserver for the DNS queries of clients' programs [default: the nameservers in /etc/resolv.conf, the next after 1.5 seconds without
-    /// an answer; the file is read again when it changes].
+    /// Nameserver for the DNS queries of clients' programs [default: the nameservers in /etc/resolv.conf; a nameserver that does not accept
+    /// a connection within 1.5 seconds is passed over, and the file is read at each use].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver, conflicts_with = "forward")]
     resolver: Option<SocketAddr>,
     /// Most client connections at a time, as far as the limit of open files allows; more are reset.
