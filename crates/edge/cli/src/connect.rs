@@ -72,7 +72,8 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let stream = match host.connect_with(remote.clone(), protection, &limit.rest()).await {
         Ok(stream) => stream,
         Err(error) => {
-            let are_paths_missing = error.kind() == ErrorKind::NotProtected && trust.goes_by_paths();
+            let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
+            let are_paths_missing = is_unproved && trust.goes_by_paths();
             let error = explain(error, &place, &arguments, &trust);
             if !are_paths_missing {
                 return Err(error);

@@ -229,8 +229,8 @@ impl Towards {
         server_identity: &ServerIdentity,
         addresses: &[SocketAddr],
     ) -> anyhow::Error {
-        let first_contact_remedy =
-            server_identity.first_contact_remedy().filter(|_| error.kind() == ErrorKind::NotProtected);
+        let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
+        let first_contact_remedy = server_identity.first_contact_remedy().filter(|_| is_unproved);
         let is_wrong = error.kind() == ErrorKind::NotAuthenticated || first_contact_remedy.is_some();
         if is_wrong && !self.authorities.are_given() {
             let seen = self.look_around(addresses).await;

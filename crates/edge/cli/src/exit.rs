@@ -142,7 +142,7 @@ impl From<ErrorKind> for Exit {
                 Self::Unreachable
             }
             ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => Self::Identity,
-            ErrorKind::NotProtected => Self::Policy,
+            ErrorKind::NotProtected | ErrorKind::PathsMissing => Self::Policy,
             ErrorKind::Unsupported => Self::Missing,
             ErrorKind::PerhapsDelivered => Self::PerhapsDelivered,
             _ => Self::Failure,
@@ -193,6 +193,7 @@ mod tests {
             (ErrorKind::NotAuthorized, 5),
             (ErrorKind::Busy, 4),
             (ErrorKind::NotProtected, 6),
+            (ErrorKind::PathsMissing, 6),
             (ErrorKind::Unsupported, 7),
             (ErrorKind::PerhapsDelivered, 8),
             (ErrorKind::PortInUse, 1),

@@ -315,7 +315,7 @@ impl Trust {
         match error.kind() {
             _ if self.is_decided => None,
             ErrorKind::NotAuthenticated => self.server.remedy(),
-            ErrorKind::NotProtected => self.server.first_contact_remedy(),
+            ErrorKind::NotProtected | ErrorKind::PathsMissing => self.server.first_contact_remedy(),
             _ => None,
         }
     }

@@ -39,6 +39,8 @@ pub enum ErrorKind {
     TimedOut,
     /// The connection cannot be protected as asked for: the peer cannot do it, or an attacker or a middlebox prevents it.
     NotProtected,
+    /// Fewer paths than required have contributed to the keys, or no trusted path can be used. Another path may mend this.
+    PathsMissing,
     /// The peer could not prove the identity that is expected, or does not accept ours.
     NotAuthenticated,
     /// The peer has seen our identity and does not accept it: it is not on its list of clients.
@@ -79,7 +81,9 @@ impl Error {
     /// The same, with the networks that devices share: the reason that a path may be missing.
     pub(crate) fn with_networks(self, devices: &Devices) -> Self {
         match self.kind {
-            ErrorKind::NotProtected => Self { message: self.message + &devices.remarks(), ..self },
+            ErrorKind::NotProtected | ErrorKind::PathsMissing => {
+                Self { message: self.message + &devices.remarks(), ..self }
+            }
             _ => self,
         }
     }
@@ -87,7 +91,7 @@ impl Error {
     /// The peer has ended a connection that had fewer paths than required.
     pub(crate) fn for_want_of_paths(self) -> Self {
         let why = "fewer paths than required have given a share to the keys, and the peer has given up";
-        Self { kind: ErrorKind::NotProtected, message: format!("{why}: {}", self.message), ..self }
+        Self { kind: ErrorKind::PathsMissing, message: format!("{why}: {}", self.message), ..self }
     }
 
     /// No connection was established in time; carries the results of the attempts so far.
@@ -198,7 +202,9 @@ impl From<KnownPeersError> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error.kind {
-            ErrorKind::Unsupported | ErrorKind::NotProtected => io::ErrorKind::Unsupported,
+            ErrorKind::Unsupported | ErrorKind::NotProtected | ErrorKind::PathsMissing => {
+                io::ErrorKind::Unsupported
+            }
             ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
             ErrorKind::PortInUse => io::ErrorKind::AddrInUse,
             ErrorKind::UnknownName => io::ErrorKind::NotFound,
@@ -227,9 +233,8 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         ConnectionError::PlainRefused
         | ConnectionError::NotScrambled(_)
         | ConnectionError::NotSealed
-        | ConnectionError::NegotiationAltered
-        | ConnectionError::PathsMissing
-        | ConnectionError::NoTrustedPath => ErrorKind::NotProtected,
+        | ConnectionError::NegotiationAltered => ErrorKind::NotProtected,
+        ConnectionError::PathsMissing | ConnectionError::NoTrustedPath => ErrorKind::PathsMissing,
         ConnectionError::PerhapsDelivered => ErrorKind::PerhapsDelivered,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
@@ -239,5 +244,22 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
             RefusalReason::Other => ErrorKind::Refused,
         },
         ConnectionError::Aborted | ConnectionError::Protocol => ErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_paths_are_told_from_a_protection_that_is_missing() {
+        for error in [ConnectionError::PathsMissing, ConnectionError::NoTrustedPath] {
+            assert_eq!(kind_of(error), ErrorKind::PathsMissing);
+        }
+        for error in [ConnectionError::NotSealed, ConnectionError::NegotiationAltered] {
+            assert_eq!(kind_of(error), ErrorKind::NotProtected);
+        }
+        let kept = io::Error::from(Error::new(ErrorKind::PathsMissing, "one path"));
+        assert_eq!(ErrorKind::of(&kept), ErrorKind::PathsMissing);
     }
 }

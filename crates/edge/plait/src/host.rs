@@ -76,7 +76,7 @@ impl Host {
     ///     // Both paths are in the keys: an eavesdropper on one path reads nothing of this stream.
     ///     Ok(stream) => assert!(stream.status().and_then(|status| Some(status.sealed()?.mixed_paths().min())) >= Some(2)),
     ///     // The error names the missing path and the reason: not answered, refused, stripped, altered. No byte was sent.
-    ///     Err(error) if error.kind() == ErrorKind::NotProtected => eprintln!("{error}"),
+    ///     Err(error) if error.kind() == ErrorKind::PathsMissing => eprintln!("{error}"),
     ///     Err(error) => return Err(error),
     /// }
     /// # Ok(())

@@ -217,7 +217,7 @@ impl Expected {
             names.join(", "),
             devices.remarks()
         );
-        Err(self.explain(Error::new(ErrorKind::NotProtected, words), false))
+        Err(self.explain(Error::new(ErrorKind::PathsMissing, words), false))
     }
 
     /// Whether the name of the server is looked up over each path, because the server is new and several paths must lead to it.
@@ -249,7 +249,8 @@ impl Expected {
                  records are out of date or an attacker on the path intercepts you"
             ));
         }
-        if !self.is_first_contact || error.kind() != ErrorKind::NotProtected {
+        let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
+        if !self.is_first_contact || !is_unproved {
             return error;
         }
         error.with_fix(
@@ -284,7 +285,7 @@ impl Expected {
                 let paths = if self.require_paths > 1 { mixed } else { 1 };
                 if paths < self.require_paths {
                     let words = "fewer paths than required have given a share to the keys";
-                    return Err(Error::new(ErrorKind::NotProtected, words));
+                    return Err(Error::new(ErrorKind::PathsMissing, words));
                 }
                 peers.pin_shown(authority, Shown { key: shown, paths, names })?;
                 Ok(())
@@ -366,7 +367,7 @@ mod tests {
         let by_two = || Trust::known_peers(peers.clone());
         assert_eq!(
             judged(by_two(), 1),
-            (Err(ErrorKind::NotProtected), None),
+            (Err(ErrorKind::PathsMissing), None),
             "an attacker may be in the middle"
         );
         assert_eq!(judged(by_two(), 2), (Ok(()), Some(2)));
@@ -430,7 +431,7 @@ mod tests {
         let new = expected(&Trust::known_peers(peers));
         let reset = || Error::new(ErrorKind::Reset, "the peer closed the connection at once");
         let error = new.explain(reset(), true);
-        assert_eq!(error.kind(), ErrorKind::NotProtected);
+        assert_eq!(error.kind(), ErrorKind::PathsMissing);
         let text = error.to_string();
         assert!(text.contains("a share to the keys") && text.contains("known_peers_by_one_path"), "{text}");
         assert_eq!(new.explain(reset(), false).kind(), ErrorKind::Reset, "for another reason");
@@ -441,7 +442,7 @@ mod tests {
         let (_, peers) = known_peers("alone");
         let new = expected(&Trust::known_peers(peers.clone()));
         let error = new.judge_paths(&Devices::apart(&["eth0"])).expect_err("one path");
-        assert_eq!(error.kind(), ErrorKind::NotProtected);
+        assert_eq!(error.kind(), ErrorKind::PathsMissing);
         let text = error.to_string();
         assert!(text.contains("this host has 1: eth0") && text.contains("known_peers_by_one_path"), "{text}");
         new.judge_paths(&Devices::apart(&["eth0", "wlan0"])).expect("two");

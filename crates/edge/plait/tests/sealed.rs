@@ -207,7 +207,7 @@ fn there_is_a_stream_when_the_required_paths_have_given_their_shares_or_an_error
             });
             let (error, read) = tokio::join!(timeout(Duration::from_secs(40), connecting), accepting);
             let error = error.expect("an answer").expect_err("one path is not enough");
-            assert_eq!(error.kind(), ErrorKind::NotProtected, "{error}");
+            assert_eq!(error.kind(), ErrorKind::PathsMissing, "{error}");
             assert!(error.to_string().contains("2 paths have to give a share to the keys"), "{error}");
             assert!(error.to_string().contains("path a2"), "{error}");
             assert_eq!(read.ok().flatten(), None, "not a byte was sent");
