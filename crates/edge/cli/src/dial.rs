@@ -160,7 +160,7 @@ impl Towards {
             line,
             reporter: Arc::new(Mutex::new(reporter)),
             watching,
-            silence: self.half_closed.limit(),
+            silence: self.silence_limit(),
             _control: control,
             _firewall: firewall,
         })
@@ -183,6 +183,11 @@ impl Towards {
             };
             anyhow::Error::new(error).context(context)
         })
+    }
+
+    /// The limit for connections of which one direction has ended.
+    pub(crate) fn silence_limit(&self) -> SilenceLimit {
+        self.half_closed.limit()
     }
 
     fn remote(&self) -> Remote {
@@ -269,6 +274,15 @@ impl Dial {
     /// Bytes that went through all streams, both directions together.
     pub(crate) fn moved(&self) -> u64 {
         self.line.moved.load(Ordering::Relaxed)
+    }
+
+    /// The devices of its paths, each once.
+    pub(crate) fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<_> =
+            self.line.host.paths().iter().map(|path| path.device().to_owned()).collect();
+        devices.sort();
+        devices.dedup();
+        devices
     }
 
     /// Waits until all subflows are closed.

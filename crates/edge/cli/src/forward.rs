@@ -58,7 +58,7 @@ impl Forward {
 
     async fn run_until_stopped(self) -> anyhow::Result<()> {
         // Listen from the start, so that a signal leaves no half-built network behind.
-        let stopped = tokio::spawn(exit::stopped());
+        let mut stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
         let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
         for Local { at, to } in self.locals {
@@ -66,7 +66,10 @@ impl Forward {
             listeners.push((listener, to));
         }
         limits::raise_open_files();
-        let (dial, mut reaching) = self.server.open(Running::new("forward", what.join(", "))).await?;
+        let (dial, mut reaching) = tokio::select! {
+            opened = self.server.open(Running::new("forward", what.join(", "))) => opened?,
+            _ = &mut stopped => return Ok(()),
+        };
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));
         let mut ports = JoinSet::new();
         for (listener, to) in listeners {
@@ -81,7 +84,7 @@ impl Forward {
             ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
         }
         tokio::select! {
-            _ = stopped => {}
+            _ = &mut stopped => {}
             error = &mut reaching => return Err(error),
         }
         ports.shutdown().await;

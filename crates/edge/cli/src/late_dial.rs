@@ -29,8 +29,9 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct TowardsLater {
     /// Listen at once, also while the server cannot be reached or its name is unknown, as on a machine that starts without a network. Until
     /// the server answers, clients are refused (SOCKS reply 3, or a reset). Attempts are repeated after 1 to 30 seconds, and when the network
-    /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option every failure at the start does,
-    /// so that a script learns of it.
+    /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option, each failure at the start ends the
+    /// program, so that a script learns of it. Without --path, the devices are those of the default routes at the time when the server
+    /// answers; a device that appears later is not used.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -38,8 +39,10 @@ pub(crate) struct TowardsLater {
 }
 
 /// Opens streams to one server as soon as it has answered.
-#[derive(Default)]
-pub(crate) struct LateDial(OnceLock<Dial>);
+pub(crate) struct LateDial {
+    dial: OnceLock<Dial>,
+    silence: SilenceLimit,
+}
 
 /// Reaches the server. Ready only with an error that time does not mend.
 pub(crate) type Reaching = Pin<Box<dyn Future<Output = anyhow::Error>>>;
@@ -47,7 +50,7 @@ pub(crate) type Reaching = Pin<Box<dyn Future<Output = anyhow::Error>>>;
 impl TowardsLater {
     /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end.
     pub(crate) async fn open(self, running: Running) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
-        let late = Arc::new(LateDial::default());
+        let late = Arc::new(LateDial { dial: OnceLock::new(), silence: self.towards.silence_limit() });
         if !self.wait {
             late.is_open(self.towards.open(running).await?);
             return Ok((late, Box::pin(pending())));
@@ -75,9 +78,8 @@ async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
     loop {
         let error = match towards.open(running.clone()).await {
             Ok(dial) => {
-                if !told.is_empty() {
-                    say("the server answers");
-                }
+                // The paths do not change any more, and without --path they depend on the time.
+                say(&format!("the server answers; the paths are {}", dial.devices().join(", ")));
                 return Ok(dial);
             }
             Err(error) if is_away(&error) => error,
@@ -124,6 +126,7 @@ fn is_away(error: &anyhow::Error) -> bool {
                 | ErrorKind::TimedOut
                 | ErrorKind::Busy
                 | ErrorKind::Reset
+                | ErrorKind::PathsMissing
         )
     })
 }
@@ -131,12 +134,12 @@ fn is_away(error: &anyhow::Error) -> bool {
 impl LateDial {
     fn is_open(&self, dial: Dial) {
         // It is opened once.
-        let _ = self.0.set(dial);
+        let _ = self.dial.set(dial);
     }
 
     /// Waits until all subflows are closed.
     pub(crate) async fn drained(&self) {
-        if let Some(dial) = self.0.get() {
+        if let Some(dial) = self.dial.get() {
             dial.drained().await;
         }
     }
@@ -146,29 +149,29 @@ impl Dialer for LateDial {
     type Stream = Watched;
 
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
-        match self.0.get() {
+        match self.dial.get() {
             Some(dial) => dial.dial(to).await,
             None => Err(io::ErrorKind::NetworkUnreachable.into()),
         }
     }
 
     fn silence_limit(&self) -> SilenceLimit {
-        self.0.get().map_or_else(|| SilenceLimit::new(None), Dialer::silence_limit)
+        self.silence.clone()
     }
 
     async fn delivered(&self, stream: &Watched) -> io::Result<()> {
-        match self.0.get() {
+        match self.dial.get() {
             Some(dial) => dial.delivered(stream).await,
             None => Ok(()),
         }
     }
 
     fn number(&self, stream: &Watched) -> u64 {
-        self.0.get().map_or(0, |dial| dial.number(stream))
+        self.dial.get().map_or(0, |dial| dial.number(stream))
     }
 
     fn answered(&self, number: u64, instance: Option<Instance>) {
-        if let Some(dial) = self.0.get() {
+        if let Some(dial) = self.dial.get() {
             dial.answered(number, instance);
         }
     }

@@ -62,7 +62,10 @@ impl Proxy {
         let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
         limits::raise_open_files();
         let what = format!("SOCKS5 at {}", listener.local_addr()?);
-        let (dial, mut reaching) = self.server.open(Running::new("proxy", what)).await?;
+        let (dial, mut reaching) = tokio::select! {
+            opened = self.server.open(Running::new("proxy", what)) => opened?,
+            _ = &mut stopped => return Ok(()),
+        };
         // For people, and for scripts that wait for it.
         say(&format!("SOCKS5 at {}", listener.local_addr()?));
         let mut clients = JoinSet::new();

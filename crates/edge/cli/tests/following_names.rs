@@ -7,7 +7,6 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use plait_lab::Program;
 use support::{PLAIT, SERVER, TIMEOUT, World};
@@ -104,13 +103,9 @@ fn connections_follow_the_name_of_the_server_to_another_address_and_running_ones
 
     fall_silent(&world, FIRST);
     name_is_at(&world, Some(SECOND));
-    let moved = Instant::now();
+    // One time limit holds for both addresses: the first one does not use it up.
     assert_eq!(fetch(&world, &at), (Some(0), String::new()));
-    assert!(moved.elapsed() < Duration::from_secs(15), "after {:?}", moved.elapsed());
-    // The next one finds the server at once.
-    let next = Instant::now();
     assert_eq!(fetch(&world, &at), (Some(0), String::new()));
-    assert!(next.elapsed() < Duration::from_secs(3), "after {:?}", next.elapsed());
 
     running.stdin.take().expect("piped").write_all(b"\n").expect("it waits");
     let mut rest = String::new();
@@ -134,9 +129,7 @@ fn a_wrong_answer_of_dns_costs_no_connection_while_the_server_is_where_it_was() 
     // A change of the network has the name looked up.
     world.paths[1].down().expect("down");
     proxy.wait_for_line("the name of the server has other addresses now", TIMEOUT).expect("looked up");
-    let asked = Instant::now();
     assert_eq!(fetch(&world, &at), (Some(0), String::new()));
-    assert!(asked.elapsed() < Duration::from_secs(15), "after {:?}", asked.elapsed());
 }
 
 #[test]
@@ -179,8 +172,35 @@ fn a_forward_that_waits_closes_connections_until_the_network_is_there_and_tries_
     for path in &world.paths {
         path.up().expect("up");
     }
-    forward.wait_for_line("the server answers", TIMEOUT).expect("reached");
+    forward.wait_for_line("the server answers; the paths are wan1, wan2", TIMEOUT).expect("reached");
     assert_eq!(fetch().status.code(), Some(0));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_proxy_that_waits_also_waits_for_the_paths_that_it_requires() {
+    let world = World::new("missing");
+    name_is_at(&world, Some(FIRST));
+    world.paths[1].down().expect("down");
+    let (mut proxy, _) = start_proxy(&world, &["--wait", "--require-paths", "2"]);
+    let line = proxy.wait_for_line("waiting for the server", TIMEOUT).expect("the reason");
+    assert!(line.contains("paths"), "{line}");
+    assert!(!proxy.has_ended().expect("known"), "{}", proxy.errors());
+    world.paths[1].up().expect("up");
+    proxy.wait_for_line("the server answers; the paths are wan1, wan2", TIMEOUT).expect("reached");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_signal_ends_a_proxy_and_a_forward_that_have_not_reached_their_server_yet() {
+    let world = World::new("signal");
+    fall_silent(&world, FIRST);
+    name_is_at(&world, Some(FIRST));
+    for (command, at) in [("proxy", ["--socks", "127.0.0.1:0"]), ("forward", ["-L", "0:web.example:80"])] {
+        let mut opening = start(&world, command, &[&at[..], &["-v", "--connect-timeout", "600"]].concat());
+        opening.wait_for_line("carrier", TIMEOUT).expect("it opens a connection");
+        assert_eq!(opening.stop(TIMEOUT).expect("an end").code(), Some(0), "{command}");
+    }
 }
 
 #[test]
