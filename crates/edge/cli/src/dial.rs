@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ConnectOptions, ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
+use plait::{ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
@@ -19,7 +19,7 @@ use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::certificate::Authorities;
 use crate::half_closed::HalfClosed;
@@ -103,7 +103,9 @@ impl Towards {
                 self.server
             );
         }
-        let addresses = self.remote().resolve().await?;
+        let limit = TimeLimit::new(Some(self.connect_timeout));
+        let addresses = limit.all(self.remote().resolve()).await??;
+        let found_at = Instant::now();
         let known_peers = protection::store(&self.options).known_peers();
         let accepts_new = self.authorities.accepts_new();
         let mut server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
@@ -115,7 +117,7 @@ impl Towards {
         let firewall = session::clear_the_way(&self.options, &host)?;
         let paths = HostPaths::of(&host);
         let mut protection = self.protection(self.server.pin, paths)?;
-        let limit = TimeLimit::new(Some(self.connect_timeout));
+        let limit = limit.without(found_at.elapsed());
         let addresses = match protection::is_sealed(&self.options) && !self.authorities.are_given() {
             true => server_identity.look_up(&host, &self.remote(), addresses, limit).await?,
             false => addresses,
@@ -127,10 +129,12 @@ impl Towards {
         let server = match host.connect_with(remote, protection.clone(), &limit.rest()).await {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
+                let open_at = Instant::now();
                 if protection::is_sealed(&self.options) {
                     protection = self.settle(&first, &server_identity, protection, paths)?;
                 }
-                self.greet(&mut first).await?;
+                // The user may have been asked.
+                self.greet(&mut first, limit.without(open_at.elapsed())).await?;
                 first.peer_identity().clone()
             }
             Err(error) => {
@@ -145,7 +149,7 @@ impl Towards {
             name,
             running,
             host,
-            addresses: ServerAddresses::new(self.remote(), addresses),
+            addresses: ServerAddresses::new(self.remote(), addresses, is_bound(&self.options, &server)),
             protection,
             server,
             limit: self.connect_timeout,
@@ -168,10 +172,10 @@ impl Towards {
 
     /// Waits for the greeting of the server. A server that does not accept our key reports it only after it has seen the key, and data may
     /// already be sent by then.
-    async fn greet(&self, first: &mut Stream) -> anyhow::Result<()> {
+    async fn greet(&self, first: &mut Stream, limit: TimeLimit) -> anyhow::Result<()> {
         let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
-        let greeted = timeout(self.connect_timeout, client::greet(first)).await;
-        greeted.unwrap_or_else(|_| Err(late())).map(drop).map_err(|error| {
+        let greeted = limit.whole(client::greet(first)).await;
+        greeted.unwrap_or_else(|| Err(late())).map(drop).map_err(|error| {
             let name = self.server.authority();
             let kind = match &error {
                 RequestError::Lost(error) => ErrorKind::of(error),
@@ -270,6 +274,15 @@ impl Towards {
     }
 }
 
+fn is_proved(peer: &Peer) -> bool {
+    matches!(peer, Peer::Key(_) | Peer::Certificate)
+}
+
+/// Whether each connection fails unless its peer proves the identity of this server, which has answered the first one.
+fn is_bound(options: &Options, server: &Peer) -> bool {
+    is_proved(server) && protection::requires_sealing(options)
+}
+
 impl Dial {
     /// Bytes that went through all streams, both directions together.
     pub(crate) fn moved(&self) -> u64 {
@@ -300,22 +313,23 @@ impl Drop for Dial {
 
 impl Line {
     async fn open(&self) -> io::Result<Stream> {
-        self.addresses.try_each(|remote| self.open_at(remote)).await
+        let limit = TimeLimit::new(Some(self.limit));
+        self.addresses.try_each(limit, |remote| self.open_at(remote, limit)).await
     }
 
-    async fn open_at(&self, remote: Remote) -> io::Result<Stream> {
-        let within = ConnectOptions::new().within(self.limit);
-        Ok(self.host.connect_with(remote, self.protection.clone(), &within).await?)
+    async fn open_at(&self, remote: Remote, limit: TimeLimit) -> io::Result<Stream> {
+        Ok(self.host.connect_with(remote, self.protection.clone(), &limit.rest()).await?)
     }
 
     /// Asks which instance of the server answers at `address` now, over a connection of its own. Only a sealed answer of the server of the
     /// start counts.
     pub(crate) async fn instance(&self, address: SocketAddr, limit: Duration) -> Option<Instance> {
-        if !matches!(self.server, Peer::Key(_) | Peer::Certificate) {
+        if !is_proved(&self.server) {
             return None;
         }
         let asked = timeout(limit, async {
-            let mut stream = self.open_at(self.addresses.at([address])).await?;
+            let within = TimeLimit::new(Some(self.limit));
+            let mut stream = self.open_at(self.addresses.at([address]), within).await?;
             if *stream.peer_identity() != self.server {
                 return Ok(None);
             }
@@ -350,7 +364,7 @@ impl Dialer for Dial {
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
         let line = self.line.clone();
         let stream = line.open().await?;
-        let listed = line.running.list(stream.monitor(), line.addresses.peer());
+        let listed = line.running.list(stream.monitor(), Some(stream.peer_addr()));
         listed.goes_to(&to.to_string());
         let written = Arc::<AtomicU64>::default();
         let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -434,5 +448,39 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Words {
+        #[command(flatten)]
+        towards: Towards,
+    }
+
+    #[test]
+    fn other_connections_are_bound_to_a_proved_identity_and_to_nothing_less() {
+        let bound = |words: &str, server: Peer| {
+            let words = Words::try_parse_from(format!("run -s gw {words}").split_whitespace());
+            let words = words.expect("good words");
+            is_bound(&words.towards.options, &server)
+        };
+        let key = || Peer::Key(Fingerprint::new([1; 32]));
+        assert!(bound("", key()) && bound("", Peer::Certificate) && bound("--policy require", key()));
+        for words in
+            ["--protect plain", "--protect scramble", "--allow-plain", "--policy prefer", "--policy off"]
+        {
+            for server in [key(), Peer::Certificate, Peer::Unknown, Peer::Anonymous] {
+                assert!(!bound(words, server.clone()), "{words}: {server:?}");
+            }
+        }
+        for server in [Peer::Unknown, Peer::Anonymous] {
+            assert!(!bound("--handshake tcpcrypt", server));
+        }
     }
 }

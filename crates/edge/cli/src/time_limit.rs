@@ -24,14 +24,23 @@ impl TimeLimit {
         by(self.limit.and_then(|limit| self.begun.checked_add(limit / 2)), work).await
     }
 
-    /// Does something within the time.
+    /// Does something within the time. `None`: it took longer.
+    pub(crate) async fn whole<T>(self, work: impl Future<Output = T>) -> Option<T> {
+        by(self.limit.and_then(|limit| self.begun.checked_add(limit)), work).await
+    }
+
+    /// Looks up a name within the time.
     ///
     /// # Errors
     /// It took longer ([`io::ErrorKind::TimedOut`]).
     pub(crate) async fn all<T>(self, work: impl Future<Output = T>) -> io::Result<T> {
-        let until = self.limit.and_then(|limit| self.begun.checked_add(limit));
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the name of the server was not found in time");
-        by(until, work).await.ok_or_else(late)
+        self.whole(work).await.ok_or_else(late)
+    }
+
+    /// The same limit without this time: it was spent on this machine, or by the user.
+    pub(crate) fn without(self, spent: Duration) -> Self {
+        Self { begun: self.begun + spent, ..self }
     }
 
     /// Options of a connection that must be open in the time that is left.
@@ -56,15 +65,19 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn half_and_all_of_the_time_end_together_with_it() {
         let limit = TimeLimit::new(Some(Duration::from_millis(200)));
         assert_eq!(limit.half(pending::<()>()).await, None);
-        assert!((100..190).contains(&limit.begun.elapsed().as_millis()), "{limit:?}");
+        assert!((100..=101).contains(&limit.begun.elapsed().as_millis()), "{limit:?}");
         let late = limit.all(pending::<()>()).await.expect_err("it never ends");
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         assert!(limit.begun.elapsed() >= Duration::from_millis(200), "{limit:?}");
         assert_eq!(limit.half(async { 1 }).await, Some(1), "what needs no time is never late");
+        let longer = limit.without(Duration::from_millis(100));
+        assert_eq!(longer.whole(tokio::time::sleep(Duration::from_millis(90))).await, Some(()));
+        assert_eq!(longer.whole(pending::<()>()).await, None);
+        assert!((300..=301).contains(&limit.begun.elapsed().as_millis()), "{limit:?}");
     }
 
     #[tokio::test]
