@@ -6,7 +6,6 @@ mod support;
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use support::{NAME, PLAIT, SERVER, World};
 
@@ -35,19 +34,14 @@ fn a_dead_nameserver_of_the_server_is_passed_over_and_a_mended_file_needs_no_res
     let look_up = || world.run(&[], &["python3", "-c", LOOK_UP, NAME]);
     let found = look_up();
     assert!(said(&found).contains(SERVER), "{}", said(&found));
-    // From now on the one that has answered is asked first.
-    let begun = Instant::now();
     let found = look_up();
     assert!(said(&found).contains(SERVER), "{}", said(&found));
-    println!("again: {:?}", begun.elapsed());
     fs::write(&file, format!("nameserver {DEAD}\n")).expect("written");
     let lost = look_up();
     assert!(!said(&lost).contains(SERVER), "{}", said(&lost));
     fs::write(&file, format!("nameserver {SERVER}\n")).expect("written");
-    let begun = Instant::now();
     let found = look_up();
     assert!(said(&found).contains(SERVER), "{}", said(&found));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
