@@ -274,7 +274,8 @@ mod tests {
         let addresses = ServerAddresses { follows_name: false, ..moved() };
         let tried = Mutex::new(Vec::new());
         let open = async |remote: Remote| {
-            tried.lock().expect("no panic").push(addresses_of(remote).await);
+            let found = addresses_of(remote).await;
+            tried.lock().expect("no panic").push(found);
             io::Result::<()>::Err(io::ErrorKind::ConnectionRefused.into())
         };
         addresses.try_each(limit(), open).await.expect_err("refused");
