@@ -30,8 +30,7 @@ pub(crate) struct TowardsLater {
     /// Listen at once, also while the server cannot be reached or its name is unknown, as on a machine that starts without a network. Until
     /// the server answers, clients are refused (SOCKS reply 3, or a reset). Attempts are repeated after 1 to 30 seconds, and when the network
     /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option, each failure at the start ends the
-    /// program, so that a script learns of it. Without --path, the devices are those of the default routes at the time when the server
-    /// answers; a device that appears later is not used.
+    /// program, so that a script learns of it.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -78,7 +77,7 @@ async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
     loop {
         let error = match towards.open(running.clone()).await {
             Ok(dial) => {
-                // The paths do not change any more, and without --path they depend on the time.
+                // Without --path they depend on the time.
                 say(&format!("the server answers; the paths are {}", dial.devices().join(", ")));
                 return Ok(dial);
             }

@@ -40,7 +40,7 @@ impl PathSpec {
     }
 
     /// Makes the path a backup, used only when no other path works.
-    pub(crate) fn as_backup(mut self) -> Self {
+    pub(crate) fn into_backup(mut self) -> Self {
         self.use_as = Use::Backup;
         self
     }

@@ -160,7 +160,7 @@ impl PathRule {
     /// A path by this rule over a device.
     pub(crate) fn path(&self, device: &str) -> Result<PathSpec, Error> {
         let path = PathSpec::new(device)?.with_class(self.class);
-        Ok(if self.is_backup() { path.as_backup() } else { path })
+        Ok(if self.is_backup() { path.into_backup() } else { path })
     }
 }
 

@@ -120,6 +120,8 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
                 "plait path --pid 4711 wlan0=untrusted,backup",
                 "Process 4711 uses wlan0 otherwise from now on.",
             ),
+            ("plait path add 'usb*=backup'", "Telephones that are plugged in are backup paths from now on."),
+            ("plait path remove wlan0", "wlan0 is no path any more."),
             ("plait path --control /run/plait.sock", "The one that was started with that --control."),
         ],
     ),

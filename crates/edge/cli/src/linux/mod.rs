@@ -1,5 +1,6 @@
 //! Linux: all commands, and the kernel interfaces behind the commands of every system.
 
+mod announcement;
 pub(crate) mod arguments;
 mod asking;
 pub(crate) mod control;

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use plait::{Fingerprint, Host, Listener, PathState, Peer, Stream};
+use plait::{Fingerprint, Host, Listener, Peer, Stream};
 use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Instance;
 use plait_proxy::nameservers::Nameservers;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
+use crate::linux::announcement::Announcement;
 use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
@@ -134,18 +136,7 @@ impl Serve {
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
-        let urls = self.urls(&host.paths(), pin);
-        if urls.is_empty() {
-            bail!(
-                "no path has an address that clients could come to\n  fix: say by what name they reach this host: --advertise"
-            );
-        }
-        // In one piece: a reader of the first line may have closed the pipe before a second write.
-        let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
-        if let Err(error) = output::result(lines) {
-            // The clients may know the address already: serving them matters more than the line.
-            output::say(&format!("warning: the URL is not shown: {error:#}"));
-        }
+        let announcement = self.announcement(pin);
         let (service, strangers) = (self.service().await?, Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
@@ -153,7 +144,7 @@ impl Serve {
         let shared =
             Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
         let shared = Arc::new(shared);
-        accept_until(stopped, (listener, control), &shared).await
+        accept_until(stopped, (listener, control), &shared, &announcement).await
     }
 
     /// Number of possible connections, under a limit of open files.
@@ -168,17 +159,14 @@ impl Serve {
         wanted.min(fit)
     }
 
-    /// The name of this server for clients.
-    fn urls(&self, paths: &[PathState], pin: Option<Fingerprint>) -> Vec<ServerUrl> {
-        let port = self.listen.port;
-        if !self.advertise.is_empty() {
-            return self.advertise.iter().map(|url| ServerUrl { pin, ..url.clone() }).collect();
+    fn announcement(&self, pin: Option<Fingerprint>) -> Announcement {
+        Announcement {
+            names: self.advertise.clone(),
+            at: self.listen.address,
+            port: self.listen.port,
+            pin,
+            is_local: Announcement::is_local(&self.options.paths),
         }
-        let addresses = match self.listen.address {
-            Some(address) => vec![address],
-            None => session::public_addresses(paths),
-        };
-        addresses.into_iter().map(|address| ServerUrl { host: address.to_string(), port, pin }).collect()
     }
 
     /// The description of the service, for people.
@@ -208,10 +196,13 @@ async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
     (listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
+    announcement: &Announcement,
 ) -> anyhow::Result<()> {
+    let (mut announced, mut is_announced) = (pin!(announcement.print(&shared.host)), false);
     let mut flows = JoinSet::new();
     let ended = loop {
         tokio::select! {
+            () = &mut announced, if !is_announced => is_announced = true,
             _ = &mut stopped => break Ok(()),
             Some(_) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
@@ -433,7 +424,7 @@ mod tests {
     fn clients_are_told_the_names_that_are_advertised() {
         let urls = |words: &str| {
             let serve = parse(&format!("--forward h:1 {words}")).expect(words);
-            serve.urls(&[], None).iter().map(ServerUrl::to_string).collect::<Vec<_>>()
+            serve.announcement(None).urls(&[]).iter().map(ServerUrl::to_string).collect::<Vec<_>>()
         };
         let both = urls("--advertise gw.example --advertise [2001:db8::1]:443");
         assert_eq!(both, ["plait://gw.example:7443", "plait://[2001:db8::1]:443"]);

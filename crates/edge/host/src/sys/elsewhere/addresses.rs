@@ -66,15 +66,16 @@ impl Snapshot {
 
     /// Those of the default routes: this system is not asked for others. An address that a rule names is a path all the same.
     pub(crate) fn candidates(&self) -> Vec<Candidate<'_>> {
-        let candidate = |(name, index): (&'_ String, u32)| Candidate {
+        let all = self.default.iter().zip(1..);
+        all.map(|(name, index)| Candidate {
             name,
             other_names: &[],
             link_addresses: Vec::new(),
             addresses: Vec::new(),
             index,
             is_loopback: false,
-        };
-        self.default.iter().zip(1..).map(candidate).collect()
+        })
+        .collect()
     }
 
     /// The addresses that packets to the default routes have.
