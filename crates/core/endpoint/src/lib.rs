@@ -7,6 +7,7 @@
 //! *orphan* after the application has released it while written bytes still have to be delivered. Unknown peers can only create the first
 //! two, and both are limited ([`EndpointConfig`]). Beyond the limits SYNs are answered without state.
 
+mod absence;
 mod claims;
 mod cookies;
 mod counters;

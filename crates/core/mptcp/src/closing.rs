@@ -290,6 +290,17 @@ impl Closing {
         self.no_way_since = None;
     }
 
+    /// This host did not run until now: what it waits for gets its time anew.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        let waits = [
+            &mut self.verified_since,
+            &mut self.last_ack_since,
+            &mut self.no_subflow_since,
+            &mut self.no_way_since,
+        ];
+        waits.into_iter().flatten().for_each(|since| *since = now);
+    }
+
     /// Returns since when there is no subflow.
     pub(crate) fn no_subflow_since(&self) -> Option<Instant> {
         self.no_subflow_since
@@ -323,6 +334,7 @@ fn last_words(error: ConnectionError, mode: Mode) -> ResetInfo {
         | ConnectionError::NoTrustedPath
         | ConnectionError::EndUnacknowledged
         | ConnectionError::TailUnacknowledged
+        | ConnectionError::Forgotten
         | ConnectionError::AllPathsLost => ResetReason::Unspecified,
     };
     match mode {

@@ -54,6 +54,9 @@ pub enum ConnectionError {
     PlainRefused,
     /// All subflows were lost and no new one was opened in time. The data is not complete.
     AllPathsLost,
+    /// This host did not run for so long that the peer has given the connection up: each path to it answers, and the peer knows the
+    /// connection no more. The data is not complete.
+    Forgotten,
     /// Every byte of both directions and the peer's end have arrived and are acknowledged. The peer is gone, and may not have received our
     /// end.
     EndUnacknowledged,

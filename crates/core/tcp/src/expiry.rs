@@ -148,6 +148,28 @@ impl Connection {
         self.restart_rto(now);
     }
 
+    /// This host did not run for a while, and runs again. The silence of that time is not the peer's: each count of unanswered segments
+    /// begins anew. What waits for an acknowledgment is sent again at once, or else a probe asks for one.
+    pub fn resume(&mut self, now: Instant) {
+        if matches!(self.state, State::TimeWait | State::Closed) {
+            return;
+        }
+        self.send.rtt.resume(now);
+        self.send.timeouts = self.send.timeouts.min(1);
+        (self.send.window_probes, self.send.persist_backoff, self.receive.keep_alives) = (0, 0, 0);
+        if self.timers.is_set(Timer::KeepAlive) {
+            self.watch_silence(now);
+        }
+        self.watch_user_timeout(now, true);
+        if self.timers.is_set(Timer::Retransmit) {
+            self.timers.set(Timer::Retransmit, now);
+        } else if self.timers.is_set(Timer::Persist) {
+            self.timers.set(Timer::Persist, now);
+        } else {
+            self.probe();
+        }
+    }
+
     /// Gives the connection up, because the peer no longer answers.
     fn give_up(&mut self) {
         match self.state {

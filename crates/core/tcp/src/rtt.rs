@@ -31,6 +31,8 @@ pub(crate) struct Rtt {
     backoff: u8,
     /// No timeout is longer.
     longest: Duration,
+    /// Round trips that began earlier include an absence of this host.
+    valid_from: Instant,
 }
 
 impl Rtt {
@@ -46,6 +48,7 @@ impl Rtt {
             latest: None,
             backoff: 0,
             longest: MAX_RTO,
+            valid_from: Instant::ZERO,
         }
     }
 
@@ -59,6 +62,9 @@ impl Rtt {
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration, expected: u64) {
         let share = u32::try_from(expected).unwrap_or(u32::MAX).clamp(1, MAX_SAMPLES);
         self.backoff = 0;
+        if now - rtt < self.valid_from {
+            return;
+        }
         match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
@@ -75,6 +81,9 @@ impl Rtt {
 
     /// A sample of the path alone, without the time that the peer held its acknowledgment back.
     pub(crate) fn shortest(&mut self, now: Instant, rtt: Duration) {
+        if now - rtt < self.valid_from {
+            return;
+        }
         self.latest = Some(rtt);
         let expired = |since| now.saturating_since(since) > MIN_RTT_LIFETIME;
         match self.minimum {
@@ -127,6 +136,11 @@ impl Rtt {
         self.backoff = self.backoff.saturating_add(1);
     }
 
+    /// This host did not run until now: round trips that began before say nothing, and the timeout begins without back-off.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        (self.backoff, self.valid_from) = (0, now);
+    }
+
     /// The handshake is over; whether its SYN had to be sent again.
     pub(crate) fn handshake_done(&mut self, retransmitted: bool) {
         self.backoff = 0;
@@ -154,6 +168,23 @@ mod tests {
         rtt.sample(Instant::ZERO, ms(100), 1);
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(100)), ms(50)));
         assert_eq!(rtt.rto(), ms(300));
+    }
+
+    #[test]
+    fn a_round_trip_that_includes_an_absence_of_this_host_is_no_sample() {
+        let mut rtt = Rtt::new(ms(200), ms(1000));
+        rtt.sample(Instant::from_millis(1000), ms(100), 1);
+        (0..5).for_each(|_| rtt.back_off());
+        let resumed = Instant::from_millis(61_000);
+        rtt.resume(resumed);
+        assert_eq!(rtt.rto(), ms(300), "without back-off");
+        rtt.sample(resumed + ms(50), ms(60_000), 1);
+        assert_eq!(
+            (rtt.smoothed(), rtt.minimum(), rtt.latest()),
+            (Some(ms(100)), Some(ms(100)), Some(ms(100)))
+        );
+        rtt.sample(resumed + ms(50), ms(50), 1);
+        assert_eq!(rtt.latest(), Some(ms(50)));
     }
 
     //= rfc9293 3.8.1-01

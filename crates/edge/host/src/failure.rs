@@ -61,6 +61,9 @@ fn words(error: ConnectionError) -> &'static str {
         ConnectionError::FastClose => "the peer closed the connection at once (MP_FASTCLOSE)",
         ConnectionError::Aborted => "the connection was aborted here",
         ConnectionError::PlainRefused => "only plain TCP was available, and that is not allowed",
+        ConnectionError::Forgotten => {
+            "this host did not run for a while (stopped or suspended), and the peer has given the connection up"
+        }
         ConnectionError::AllPathsLost => "all paths were lost and none came back in time",
         ConnectionError::EndUnacknowledged => {
             "all bytes have arrived in both directions; the peer is gone and has not acknowledged the end"
@@ -100,6 +103,7 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::TimedOut
         | ConnectionError::AllPathsLost
+        | ConnectionError::Forgotten
         | ConnectionError::EndUnacknowledged
         | ConnectionError::TailUnacknowledged => io::ErrorKind::TimedOut,
         ConnectionError::Unreachable | ConnectionError::NoTrustedPath => io::ErrorKind::HostUnreachable,

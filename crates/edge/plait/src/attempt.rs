@@ -141,6 +141,7 @@ impl Attempt {
                 Error::NegotiationAltered => Obstacle::Altered,
                 Error::PathsMissing
                 | Error::AllPathsLost
+                | Error::Forgotten
                 | Error::EndUnacknowledged
                 | Error::TailUnacknowledged
                 | Error::Aborted

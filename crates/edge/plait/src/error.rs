@@ -226,6 +226,7 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         ConnectionError::Refused => ErrorKind::Refused,
         ConnectionError::TimedOut
         | ConnectionError::AllPathsLost
+        | ConnectionError::Forgotten
         | ConnectionError::EndUnacknowledged
         | ConnectionError::TailUnacknowledged => ErrorKind::TimedOut,
         ConnectionError::Unreachable => ErrorKind::Unreachable,

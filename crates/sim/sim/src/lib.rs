@@ -25,6 +25,7 @@ mod pair;
 mod recorder;
 mod rewrite;
 mod sealed;
+mod stopped;
 mod strip;
 mod world;
 

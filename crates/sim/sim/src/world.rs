@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use crate::application::Patterns;
 use crate::capture::Capture;
 use crate::network::{Addresses, Line, Network, Next, Transit};
+use crate::stopped::{Stopped, Work};
 use crate::{
     Application, Direction, Element, Families, Frame, Link, Outlet, PathIndex, Workload, plain_link,
 };
@@ -33,21 +34,23 @@ enum WorldEvent {
 }
 
 /// One host: the endpoint, and the applications on it.
-struct Host {
-    endpoint: Endpoint,
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
     malformed: MalformedCounts,
     serving: BTreeMap<ListenerId, Workload>,
     applications: BTreeMap<ConnectionId, Application>,
     /// Accepted connections, in the order of their arrival.
     accepted: Vec<ConnectionId>,
+    /// What waits for the host while it is stopped.
+    pub(crate) stopped: Option<Stopped>,
 }
 
 /// Hosts, paths between them, and frames in flight.
 pub struct World {
-    now: Instant,
+    pub(crate) now: Instant,
     random: SeededRandom,
     patterns: Patterns,
-    hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Host>,
     network: Network,
     future: BTreeMap<(Instant, u64), WorldEvent>,
     next_serial: u64,
@@ -100,6 +103,7 @@ impl World {
             serving: BTreeMap::new(),
             applications: BTreeMap::new(),
             accepted: Vec::new(),
+            stopped: None,
         });
         HostIndex(self.hosts.len() - 1)
     }
@@ -308,7 +312,8 @@ impl World {
 
     fn next_moment(&mut self) -> Option<Instant> {
         let event = self.future.keys().next().map(|(at, _)| *at);
-        let deadlines = self.hosts.iter_mut().filter_map(|host| host.endpoint.poll_timeout());
+        let running = self.hosts.iter_mut().filter(|host| host.stopped.is_none());
+        let deadlines = running.filter_map(|host| host.endpoint.poll_timeout());
         deadlines.chain(event).min()
     }
 
@@ -324,23 +329,19 @@ impl World {
                     let out = self.network.wake(self.now, path, element);
                     self.emerge(path, element, out);
                 }
-                WorldEvent::Call(host, id) => {
-                    self.call(host, id);
-                    self.pump(host);
-                }
-                WorldEvent::Result(host, id, result) => {
-                    self.hosts[host.0].endpoint.handle_crypto(self.now, id, result);
-                    self.pump(host);
-                }
+                WorldEvent::Call(host, id) => self.run_on(host, Work::Call(id)),
+                WorldEvent::Result(host, id, result) => self.run_on(host, Work::Result(id, result)),
             }
         }
         for index in 0..self.hosts.len() {
-            self.run_timers(HostIndex(index));
+            if self.hosts[index].stopped.is_none() {
+                self.run_timers(HostIndex(index));
+            }
         }
     }
 
     /// Runs the due timers of a host. They may make others due at once, but not for ever.
-    fn run_timers(&mut self, index: HostIndex) {
+    pub(crate) fn run_timers(&mut self, index: HostIndex) {
         for _ in 0..MOST_ROUNDS {
             let endpoint = &mut self.hosts[index.0].endpoint;
             if endpoint.poll_timeout().is_none_or(|at| at > self.now) {
@@ -386,7 +387,11 @@ impl World {
         self.next_serial += 1;
     }
 
-    fn arrive(&mut self, host: HostIndex, frame: &Frame) {
+    pub(crate) fn arrive(&mut self, host: HostIndex, frame: &Frame) {
+        if let Some(stopped) = &mut self.hosts[host.0].stopped {
+            stopped.keep(frame);
+            return;
+        }
         let Host { endpoint, malformed, .. } = &mut self.hosts[host.0];
         let arrival = Arrival::at(self.now);
         match Packet::parse(&frame.bytes, frame.segment_size, frame.trust) {
@@ -398,7 +403,7 @@ impl World {
     }
 
     /// Sends the segments of the host and notifies its applications, until it is idle.
-    fn pump(&mut self, index: HostIndex) {
+    pub(crate) fn pump(&mut self, index: HostIndex) {
         loop {
             while let Some(transmit) = self.hosts[index.0].endpoint.poll_transmit(self.now) {
                 self.depart(&transmit.segment);
@@ -462,7 +467,7 @@ impl World {
         self.call(index, id);
     }
 
-    fn call(&mut self, index: HostIndex, id: ConnectionId) {
+    pub(crate) fn call(&mut self, index: HostIndex, id: ConnectionId) {
         let Host { endpoint, applications, .. } = &mut self.hosts[index.0];
         if let Some(application) = applications.get_mut(&id) {
             application.talk(self.now, endpoint);

@@ -1,5 +1,6 @@
 //! The connection: its state and its public methods.
 
+mod absence;
 mod addresses;
 mod closing;
 mod coupling;
@@ -424,6 +425,7 @@ impl Connection {
         self.progress_closing(now);
         self.offer_window();
         self.announce_addresses(host);
+        self.end_if_forgotten(now, host);
         self.open_joins(now, host);
         if self.send_room() > 0 {
             self.notices.writable();

@@ -191,6 +191,9 @@ impl Connection {
         match was {
             Stage::Opening | Stage::Unconfirmed { .. } if is_ours => {
                 self.paths.on_join_failed(now, path, remote);
+                if matches!(end, Some(Closed::Refused | Closed::ResetByPeer)) {
+                    self.paths.on_turned_away(now, path, remote);
+                }
                 let why = match end {
                     Some(Closed::Refused | Closed::ResetByPeer) => REFUSED,
                     Some(Closed::Unreachable) => {

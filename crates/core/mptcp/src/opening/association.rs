@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use core::net::SocketAddr;
-use plait_base::{Instant, SubflowId};
+use plait_base::{Duration, Instant, SubflowId};
 use plait_wire::{IcmpError, Segment};
 
 use super::active_open::ActiveOpen;
@@ -118,6 +118,14 @@ impl Association {
     /// As [`Connection::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) {
         pass!(self.handle_timeout(now, host));
+    }
+
+    /// As [`Connection::handle_absence`]. The attempts of an opening of our own have limits of their own.
+    pub fn handle_absence(&mut self, now: Instant, absence: Duration, host: &mut dyn Host) {
+        match self {
+            Self::Opening(_) => {}
+            Self::Connection(connection) => connection.handle_absence(now, absence, host),
+        }
     }
 
     /// As [`Connection::wants_paths`]; `true` for an opening of our own.

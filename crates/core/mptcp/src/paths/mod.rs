@@ -13,6 +13,7 @@ mod reach;
 
 use arrayvec::ArrayVec;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use plait_base::{Duration, Instant, PathId, SubflowId};
 
 pub(crate) use addresses::{Announcement, Learned, Remote};
@@ -44,6 +45,8 @@ pub(crate) struct PathManager {
     known_paths: Paths,
     /// Reports that wait for the host.
     outcomes: Vec<Outcome>,
+    /// The time after a long absence of this host, in which the peer may have given the connection up.
+    grace: Option<Range<Instant>>,
     /// Input of the last search, kept while it has not changed: a packet that does not affect the ways to the peer costs no search.
     looked_at: Option<LookedAt>,
 }
@@ -137,6 +140,7 @@ impl PathManager {
 
     pub(crate) fn on_joined(&mut self, path: PathId, remote: SocketAddr) {
         self.pairs.on_joined(path, remote);
+        self.end_grace();
         self.note(Outcome::Answered(remote));
     }
 
@@ -147,6 +151,33 @@ impl PathManager {
         if self.addresses.remotes().iter().any(|known| known.address == remote && known.announced.is_none()) {
             self.note(Outcome::Failed(path, remote.ip()));
         }
+    }
+
+    /// Notes that this host was absent until now, for so long that the peer may have given the connection up. What the paths say to that
+    /// counts until `end`.
+    pub(crate) fn begin_grace(&mut self, now: Instant, end: Instant) {
+        self.grace = Some(now..end);
+    }
+
+    /// Notes that the peer still has the connection.
+    pub(crate) fn end_grace(&mut self) {
+        self.grace = None;
+    }
+
+    /// Notes that a join over this pair was answered by a reset.
+    pub(crate) fn on_turned_away(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
+        self.pairs.on_turned_away(now, path, remote);
+    }
+
+    /// Whether the peer has forgotten the connection during an absence of this host: it has turned away joins over all paths on which
+    /// there were subflows.
+    pub(crate) fn is_forgotten(&self, now: Instant, paths: &Paths) -> bool {
+        let Some(grace) = self.grace.as_ref().filter(|grace| grace.contains(&now)) else { return false };
+        let usable = || paths.iter().filter(|path| path.up && path.class != PathClass::Never);
+        let initial = self.addresses.initial_remote();
+        let is_turned_away = |path: &Path| self.pairs.is_turned_away_since(grace.start, path.id, initial);
+        usable().filter(|path| self.pairs.has_worked(path.id)).all(is_turned_away)
+            && usable().any(is_turned_away)
     }
 
     /// Notes that a subflow over this pair works, or has worked.

@@ -32,6 +32,8 @@ struct Pair {
     /// A subflow over it was complete.
     has_worked: bool,
     refusal: Option<Refusal>,
+    /// When a join was last answered by a reset that did not come for want of room.
+    turned_away: Option<Instant>,
     /// When a subflow was begun in parallel to a stalled one.
     begun_beside: Option<Instant>,
 }
@@ -121,6 +123,34 @@ impl Pairs {
         }
     }
 
+    /// Notes that a join was answered by a reset.
+    pub(super) fn on_turned_away(&mut self, now: Instant, path: PathId, remote: SocketAddr) {
+        if let Some(pair) = self.entry(path, remote) {
+            pair.turned_away = match pair.refusal {
+                None | Some(Refusal::ForGood) => Some(now),
+                Some(Refusal::ForNow | Refusal::AtLimit) => None,
+            };
+        }
+    }
+
+    /// Whether a subflow over this path was complete.
+    pub(super) fn has_worked(&self, path: PathId) -> bool {
+        self.0.iter().any(|pair| pair.path == path && pair.has_worked)
+    }
+
+    /// Whether a join over this path was turned away since then at an address of the peer: at `initial`, or where a subflow was complete.
+    pub(super) fn is_turned_away_since(
+        &self,
+        since: Instant,
+        path: PathId,
+        initial: Option<SocketAddr>,
+    ) -> bool {
+        self.0.iter().any(|pair| {
+            let is_peer = pair.has_worked || Some(pair.remote) == initial;
+            pair.path == path && is_peer && pair.turned_away.is_some_and(|at| at >= since)
+        })
+    }
+
     /// Returns when a subflow over it was begun in parallel to a stalled one.
     pub(super) fn begun_beside(&self, path: PathId, remote: SocketAddr) -> Option<Instant> {
         self.0.iter().find(|pair| pair.path == path && pair.remote == remote)?.begun_beside
@@ -187,8 +217,17 @@ impl Pairs {
         let at = at.or_else(|| {
             (self.0.len() < MAX_PAIRS).then(|| {
                 let (failures, at) = (0, Instant::ZERO);
-                let (has_worked, refusal, begun_beside) = (false, None, None);
-                self.0.push(Pair { path, remote, failures, at, has_worked, refusal, begun_beside });
+                let (has_worked, refusal, turned_away, begun_beside) = (false, None, None, None);
+                self.0.push(Pair {
+                    path,
+                    remote,
+                    failures,
+                    at,
+                    has_worked,
+                    refusal,
+                    turned_away,
+                    begun_beside,
+                });
                 self.0.len() - 1
             })
         })?;

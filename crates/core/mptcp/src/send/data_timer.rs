@@ -46,6 +46,13 @@ impl DataTimer {
         }
     }
 
+    /// This host did not run until now: the wait begins anew.
+    pub(super) fn resume(&mut self, now: Instant) {
+        if self.since.take().is_some() {
+            self.start(now);
+        }
+    }
+
     /// Notes that it has expired.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         self.since = Some(now);

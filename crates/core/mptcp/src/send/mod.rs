@@ -246,6 +246,11 @@ impl SendStream {
         self.timer.stop();
     }
 
+    /// This host did not run until now: the data timer begins anew.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.timer.resume(now);
+    }
+
     /// Returns when the data timer expires, given the longest retransmission timeout of the subflows in use.
     pub(crate) fn timer_deadline(&self, slowest: Option<Duration>) -> Option<Instant> {
         self.timer.deadline(slowest)

@@ -102,6 +102,7 @@ impl fmt::Display for AttemptStatus {
                 ConnectionError::NegotiationAltered => "not one block could be verified",
                 ConnectionError::PathsMissing => "paths are missing in the keys",
                 ConnectionError::AllPathsLost
+                | ConnectionError::Forgotten
                 | ConnectionError::EndUnacknowledged
                 | ConnectionError::TailUnacknowledged => "lost",
                 ConnectionError::RefusedByPeer(_) => "refused behind the handshake",

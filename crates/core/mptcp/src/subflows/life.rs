@@ -22,7 +22,7 @@ const GIVEN_UP: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     standing: Standing,
-    /// When its handshake was complete.
+    /// When its handshake was complete, or this host went on after an absence.
     begun: Instant,
     /// When it was last verified.
     verified: Option<Instant>,
@@ -152,7 +152,9 @@ impl Life {
         if self.deadline(pace).is_none_or(|deadline| deadline > now) {
             return Step::Wait;
         }
-        if self.standing != Standing::Verified && self.verified.unwrap_or(self.begun) + GIVEN_UP <= now {
+        if self.standing != Standing::Verified
+            && self.verified.max(Some(self.begun)).unwrap_or_default() + GIVEN_UP <= now
+        {
             return Step::GiveUp;
         }
         let is_over = self.unanswered >= MAX_UNANSWERED;
@@ -173,6 +175,12 @@ impl Life {
         let wait = (pace.rto.max(MIN_WAIT) * 2u32.pow(u32::from(self.unanswered.min(6)))).min(MAX_WAIT);
         self.unanswered = self.unanswered.saturating_add(1);
         self.next = Some(now + wait);
+    }
+
+    /// This host did not run until now: the peer is asked at once, and its silence counts from here.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        (self.begun, self.unanswered) = (now, 0);
+        self.hurry();
     }
 
     /// Makes a question due at once.
@@ -277,6 +285,20 @@ mod tests {
             let gaps = asked.windows(2).map(|two| two[1].1 - two[0].1);
             assert!(gaps.max().is_some_and(|longest| longest <= 2000), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn an_absence_of_this_host_is_no_silence_of_the_peer() {
+        let mut life = Life::default();
+        life.begin(at(1000));
+        steps(&mut life, PACE, 5000);
+        assert!(life.is_unverified());
+        let resumed = at(300_000);
+        life.resume(resumed);
+        assert_eq!(life.on_time(resumed, PACE, || 7), Step::Ask, "it is not given up");
+        let (last, when) = *steps(&mut life, PACE, 400_000).last().expect("there are steps");
+        assert_eq!(last, Step::GiveUp);
+        assert!((360_000..371_000).contains(&when), "{when}");
     }
 
     #[test]

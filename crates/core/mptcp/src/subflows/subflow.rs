@@ -135,6 +135,12 @@ impl Subflow {
         self.state.on_stalled(Stall { since: now, acked, until });
     }
 
+    /// This host did not run until now: the subflow is asked for an answer at once, and its silence counts from here.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.tcp.resume(now);
+        self.state.on_resumed(now);
+    }
+
     /// Asks whether it still works, because the peer has withdrawn its address.
     pub(crate) fn doubt(&mut self, now: Instant) {
         let doubt = Doubt::new(now, self.tcp.stats().min_rtt, self.longest_trip());

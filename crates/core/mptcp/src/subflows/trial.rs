@@ -46,6 +46,13 @@ impl Trial {
         is_due
     }
 
+    /// This host did not run until now: a trial begins anew.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        if let Self::Since { joined, is_probed } = self {
+            (*joined, *is_probed) = (now, false);
+        }
+    }
+
     /// Returns when the subflow must be asked for an answer.
     pub(crate) fn probe_at(self) -> Option<Instant> {
         match self {

@@ -119,6 +119,7 @@ impl Connection {
             }
             (Worth::Genuine { .. }, Check::Answer(value)) => {
                 if self.subflows.touch(index).state.life_mut().is_answer(value) {
+                    self.paths.end_grace();
                     self.on_verified(now, index);
                 }
             }

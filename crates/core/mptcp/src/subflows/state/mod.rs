@@ -268,6 +268,15 @@ impl SubflowState {
         self.stall = None;
     }
 
+    /// Handles the end of an absence of this host.
+    pub(super) fn on_resumed(&mut self, now: Instant) {
+        if let Some(stall) = &mut self.stall {
+            stall.since = now;
+        }
+        self.trial.resume(now);
+        self.life.resume(now);
+    }
+
     /// Returns its limit of bytes in flight, if it has one.
     pub(super) fn restraint(&self) -> Option<Restraint> {
         self.restraint
