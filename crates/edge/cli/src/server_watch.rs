@@ -40,6 +40,8 @@ const SILENT: Duration = Duration::from_secs(3);
 const QUESTION: Duration = Duration::from_secs(5);
 /// Time that a connection has to join again after a reset of its subflows; then it counts as lost.
 const JOINING: Duration = Duration::from_secs(1);
+/// A look that comes so much later than it could be is the first after an absence: this process was stopped.
+const ABSENCE: Duration = Duration::from_secs(3);
 /// Most instances that are kept: more than the servers of one name. The oldest is dropped first.
 const MAX_MET: usize = 64;
 
@@ -76,8 +78,13 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
     let mut watch = Watch::default();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looked_at = Instant::now();
     loop {
         ticks.tick().await;
+        if looked_at.elapsed() > SLOW_TICK + QUESTION + ABSENCE {
+            watch.resume(Instant::now());
+        }
+        looked_at = Instant::now();
         watch.look_at(&line);
         if watch.connections.len() > MANY {
             ticks.reset_after(SLOW_TICK);
@@ -107,6 +114,13 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
 impl Watch {
     fn look_at(&mut self, line: &Line) {
         self.look(Instant::now(), &line.running.progress(), |progress| line.unacknowledged(progress));
+    }
+
+    /// This process did not run until now: the silence of that time is not the server's.
+    fn resume(&mut self, now: Instant) {
+        for watched in self.connections.values_mut() {
+            (watched.moved_at, watched.asked_at, watched.silent_since) = (now, None, None);
+        }
     }
 
     /// Notes the progress of each connection.
@@ -325,6 +339,19 @@ mod tests {
         watch.answers(late + STILL, address(), OTHER);
         watch.look(late + 2 * STILL, &[gone], |_| false);
         assert!(watch.lost(late + 2 * STILL).eq([1]));
+    }
+
+    #[test]
+    fn after_an_absence_of_this_process_the_silence_of_the_server_counts_anew() {
+        let (mut watch, start) = (Watch::default(), Instant::now());
+        watch.look(start, &[at(0)], |_| true);
+        watch.ask(start + STILL, address());
+        let now = start + Duration::from_secs(3600);
+        watch.resume(now);
+        assert_eq!(watch.due(now + IN_TRANSFER / 2), None);
+        assert_eq!(watch.due(now + IN_TRANSFER), Some(address()));
+        let watched = watch.connections[&1];
+        assert_eq!((watched.silent_since, watched.moved_at), (None, now));
     }
 
     #[test]
