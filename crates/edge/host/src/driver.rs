@@ -14,8 +14,9 @@ use plait_base::{Duration, Instant};
 use plait_endpoint::{ConnectionId, Endpoint, Transmit};
 use plait_mptcp::{CryptoJob, CryptoResult};
 use plait_wire::Packet;
-use tracing::error;
+use tracing::{error, info};
 
+use crate::attendance::{Attendance, LONGEST_WAIT};
 use crate::batch::{Arrived, Inbox, Outbox, Outgoing};
 use crate::capture::Capture;
 use crate::carrier::{Arrivals, Carrier, Sent};
@@ -51,6 +52,7 @@ pub(crate) struct Driver {
     woken: Vec<Waker>,
     crypto: Option<Crypto>,
     refusals: Refusals,
+    attendance: Attendance,
 }
 
 /// A carrier, and the segments that wait for it.
@@ -83,6 +85,7 @@ impl Driver {
     ) -> Self {
         let lane = |carrier| Lane { carrier, batch: VecDeque::with_capacity(WRITE_BATCH) };
         Self {
+            attendance: Attendance::new(shared.clock.now()),
             lanes: carriers.into_iter().map(lane).collect(),
             shared,
             capture,
@@ -144,6 +147,7 @@ impl Driver {
         let mut state = shared.lock();
         let State { endpoint, carriers, malformed, phase, .. } = &mut *state;
         for Arrived { carrier, arrival, local, packet } in self.arrived.drain(..) {
+            look(&mut self.attendance, arrival.at, endpoint);
             match packet {
                 Ok(Packet::Tcp(segment)) => {
                     if let Some(local) = local {
@@ -157,6 +161,7 @@ impl Driver {
         }
         // Not before the arrivals: their times are in the past, and time must not run backwards.
         let now = shared.clock.now();
+        look(&mut self.attendance, now, endpoint);
         if *phase == Phase::Stopping {
             endpoint.abort_all(now);
         }
@@ -216,17 +221,17 @@ impl Driver {
     }
 
     /// Waits for a packet, for room in a carrier with segments left, for the deadline or for a request.
-    fn wait(&self, deadline: Option<Instant>) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         if !self.shared.wake.may_sleep() {
             return Ok(());
         }
         let now = self.shared.clock.now();
-        let mut timeout = deadline.map(|deadline| deadline.saturating_since(now));
-        if self.lanes.iter().any(|lane| !lane.batch.is_empty()) {
-            timeout = Some(timeout.unwrap_or(RETRY_AFTER).min(RETRY_AFTER));
-        }
+        let timeout = deadline.map_or(LONGEST_WAIT, |deadline| deadline.saturating_since(now));
+        let is_full = self.lanes.iter().any(|lane| !lane.batch.is_empty());
+        let timeout = timeout.min(if is_full { RETRY_AFTER } else { LONGEST_WAIT });
+        self.attendance.wait_until(now + timeout);
         let sources: ArrayVec<_, MAX_CARRIERS> = self.lanes.iter().filter_map(Lane::source).collect();
-        self.shared.wake.signal().wait(&sources, timeout)
+        self.shared.wake.signal().wait(&sources, Some(timeout))
     }
 
     /// Sends the resets of the connections that were still open, as far as the carriers take them.
@@ -237,6 +242,14 @@ impl Driver {
             sent = self.send()?;
         }
         Ok(())
+    }
+}
+
+/// Looks at the time that the endpoint learns next. After an absence of this host, the endpoint learns of the absence first.
+fn look(attendance: &mut Attendance, now: Instant, endpoint: &mut Endpoint) {
+    if let Some(absence) = attendance.look(now) {
+        info!("this host did not run for {} s: each connection asks its peer anew", absence.as_secs());
+        endpoint.handle_absence(now, absence);
     }
 }
 

@@ -31,6 +31,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
 
+mod attendance;
 mod batch;
 mod capture;
 mod carrier;
