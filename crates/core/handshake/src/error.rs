@@ -89,14 +89,22 @@ fn alert_words(alert: u8) -> String {
 /// The alert of a host with an identity of a kind that the peer does not accept (RFC 7250, section 4.2).
 pub(crate) const UNSUPPORTED_CERTIFICATE: u8 = 43;
 
+const EXPIRED: &str = "the server's certificate has expired";
+const NOT_YET_VALID: &str = "the server's certificate is not valid yet";
+
+/// Whether this text of a [`HandshakeError`] is about a certificate that has expired or is not valid yet. A failed connection keeps the text
+/// alone.
+#[must_use]
+pub fn is_about_dates(why: &str) -> bool {
+    [EXPIRED, NOT_YET_VALID].contains(&why)
+}
+
 /// Only a server is identified by a certificate.
 fn write_certificate_error(error: &CertificateError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match error {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            f.write_str("the server's certificate has expired")
-        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => f.write_str(EXPIRED),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            f.write_str("the server's certificate is not valid yet")
+            f.write_str(NOT_YET_VALID)
         }
         CertificateError::UnknownIssuer => {
             f.write_str("the server's certificate leads to none of the roots that are trusted")

@@ -21,8 +21,8 @@ mod tcpcrypt;
 mod tickets;
 mod tls;
 
-pub use certificate::{Certificate, PemError, roots_from_pem};
-pub use error::HandshakeError;
+pub use certificate::{Certificate, PemError, Validity, roots_from_pem};
+pub use error::{HandshakeError, is_about_dates};
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use identity::{Identity, IdentityError, PublicKey};
 pub use machine::{Complete, Handshake, MAX_PEER_BYTES, Peer};

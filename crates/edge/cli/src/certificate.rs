@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use plait::{Certificate, ErrorKind, Fingerprint, HostBuilder, Trust, read_secret};
+use plait::{ErrorKind, Fingerprint, HostBuilder, Trust};
+
+#[cfg(target_os = "linux")]
+use crate::linux::renewal::{Files, Renewal};
 
 /// The certificate that a server shows to clients that trust authorities.
 #[derive(Debug, Args)]
 pub(crate) struct OwnCertificate {
     /// Our certificate, followed by the certificates that lead to its root (PEM), for clients that use --ca. Other clients
-    /// get our key.
+    /// get our key. This file and that of the key are read again when they change, and at SIGHUP.
     #[arg(long, value_name = "FILE", requires = "certificate_key")]
     certificate: Option<PathBuf>,
     /// The private key of the certificate (PEM).
@@ -59,11 +62,10 @@ pub(crate) enum AcceptNew {
 
 impl OwnCertificate {
     /// Reads it, if there is one.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<Certificate>> {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn begin(&self) -> anyhow::Result<Option<Renewal>> {
         let (Some(chain), Some(key)) = (&self.certificate, &self.certificate_key) else { return Ok(None) };
-        let certificate = Certificate::from_pem(&read(chain)?, &read_secret(key)?)
-            .with_context(|| format!("in {} and {}", chain.display(), key.display()))?;
-        Ok(Some(certificate))
+        Renewal::begin(Files { chain: chain.clone(), key: key.clone() }).map(Some)
     }
 }
 
@@ -116,10 +118,17 @@ impl Authorities {
     }
 
     /// The fix if a server could not prove its identity.
-    pub(crate) fn remedy(&self, error: &plait::Error) -> Option<&'static str> {
-        (error.kind() == ErrorKind::NotAuthenticated && self.are_given()).then_some(
-            "ask the operator of the server for the name in its certificate (--server-name) and for its root (--ca)",
-        )
+    pub(crate) fn remedy(&self, error: &plait::Error) -> Option<String> {
+        match error.kind() {
+            ErrorKind::CertificateDates => Some(format!(
+                "the operator of the server has to renew its certificate; if the clock of this machine is wrong (it is {:.0} here), set it",
+                jiff::Timestamp::now()
+            )),
+            ErrorKind::NotAuthenticated if self.are_given() => Some(
+                "ask the operator of the server for the name in its certificate (--server-name) and for its root (--ca)".to_owned(),
+            ),
+            _ => None,
+        }
     }
 }
 

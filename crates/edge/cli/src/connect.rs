@@ -110,7 +110,7 @@ fn ended_early(error: std::io::Error, place: &str) -> anyhow::Error {
 fn explain(error: plait::Error, place: &str, arguments: &Connect, trust: &Trust) -> anyhow::Error {
     let context = format!("cannot connect to {place}");
     let refusal = exit::remedy_of_refusal(error.kind());
-    let remedy = refusal.or_else(|| arguments.authorities.remedy(&error)).map(str::to_owned);
+    let remedy = refusal.map(str::to_owned).or_else(|| arguments.authorities.remedy(&error));
     let remedy = remedy.or_else(|| trust.remedy(&error));
     let fix = remedy.map_or_else(String::new, |remedy| format!("\n  fix: {remedy}"));
     anyhow::Error::new(error).context(context + &fix)

@@ -141,7 +141,9 @@ impl From<ErrorKind> for Exit {
             ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::TimedOut | ErrorKind::Busy => {
                 Self::Unreachable
             }
-            ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => Self::Identity,
+            ErrorKind::NotAuthenticated | ErrorKind::CertificateDates | ErrorKind::NotAuthorized => {
+                Self::Identity
+            }
             ErrorKind::NotProtected | ErrorKind::PathsMissing => Self::Policy,
             ErrorKind::Unsupported => Self::Missing,
             ErrorKind::PerhapsDelivered => Self::PerhapsDelivered,
@@ -166,7 +168,9 @@ pub(crate) async fn stopped() -> Interrupted {
         if signal.signal() != HANGUP || *AT_TERMINAL {
             return signal;
         }
-        tracing::info!("SIGHUP: authorized_clients is read anew whenever it has changed; nothing else is");
+        tracing::info!(
+            "SIGHUP: a certificate of ours is read again; authorized_clients is read again whenever it has changed; nothing else is"
+        );
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use plait::{
-    Certificate, ErrorKind, Fingerprint, Handshake, Host, Identity, Peer, Protection, Remote, SealedService,
-    Sealing, Service, Status, Stream,
+    ErrorKind, Fingerprint, Handshake, Host, Identity, Peer, Protection, Remote, SealedService, Sealing,
+    Service, SharedCertificate, Status, Stream,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -212,7 +212,7 @@ pub(crate) enum Clients {
 pub(crate) fn listener(
     options: &Options,
     clients: Clients,
-    certificate: Option<Certificate>,
+    certificate: Option<SharedCertificate>,
 ) -> anyhow::Result<(Service, Option<Fingerprint>)> {
     // A handshake that cannot prove a client's identity must not bypass the list of clients.
     let proves_clients = match &clients {

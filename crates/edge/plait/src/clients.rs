@@ -9,6 +9,7 @@ use plait_base::Random;
 use plait_handshake::{ClientPolicy, Fingerprint, Handshakes, ListenerSettings, PublicKey, Tep};
 use plait_protect::handshake::{Failed, Handshake, Introduction, Peer as ProvedPeer, Transcript};
 
+use crate::certificate::SharedCertificate;
 use crate::status::Peer;
 
 /// The clients that may connect to a sealed service.
@@ -87,12 +88,17 @@ impl Clients {
         }
     }
 
-    /// The handshakes with these settings, and the judgement behind them.
-    pub(crate) fn handshakes(&self, settings: ListenerSettings) -> Arc<dyn Handshakes> {
-        match &self.0 {
-            Policy::Anyone | Policy::Known(_) => Arc::new(settings),
-            Policy::Judged(judge) => Arc::new(Judged { settings, judge: judge.clone() }),
-        }
+    /// The handshakes with these settings, the certificate that is current when they begin, and the judgement behind them.
+    pub(crate) fn handshakes(
+        &self,
+        settings: ListenerSettings,
+        certificate: Option<SharedCertificate>,
+    ) -> Arc<dyn Handshakes> {
+        let judge = match &self.0 {
+            Policy::Anyone | Policy::Known(_) => None,
+            Policy::Judged(judge) => Some(judge.clone()),
+        };
+        Arc::new(Accepting { settings, certificate, judge })
     }
 }
 
@@ -116,14 +122,16 @@ impl Applicant {
     }
 }
 
-/// The handshakes of a listener that judges each client.
+/// The handshakes of a listener.
 #[derive(Debug)]
-struct Judged {
+struct Accepting {
+    /// Without a certificate.
     settings: ListenerSettings,
-    judge: Judge,
+    certificate: Option<SharedCertificate>,
+    judge: Option<Judge>,
 }
 
-impl Handshakes for Judged {
+impl Handshakes for Accepting {
     fn allows(&self, tep: Tep) -> bool {
         self.settings.allows(tep)
     }
@@ -136,7 +144,12 @@ impl Handshakes for Judged {
         random: &mut dyn Random,
         unix_time: u64,
     ) -> Result<Box<dyn Handshake>, Failed> {
-        self.settings.begin(tep, transcript, introduction, random, unix_time)
+        let Some(certificate) = &self.certificate else {
+            return self.settings.begin(tep, transcript, introduction, random, unix_time);
+        };
+        let certificate = Some(certificate.current());
+        let settings = ListenerSettings { certificate, ..self.settings.clone() };
+        settings.begin(tep, transcript, introduction, random, unix_time)
     }
 
     fn log_share(&self, session_id: &[u8; 33], agreed: &[u8]) {
@@ -148,6 +161,7 @@ impl Handshakes for Judged {
     }
 
     fn judge(&self, peer: &ProvedPeer, address: SocketAddr) -> Result<(), RefusalReason> {
+        let Some(Judge(judge)) = &self.judge else { return Ok(()) };
         let (peer, public_key) = match peer {
             ProvedPeer::Anonymous => (Peer::Anonymous, None),
             ProvedPeer::Certificate => (Peer::Certificate, None),
@@ -155,7 +169,7 @@ impl Handshakes for Judged {
                 (Peer::Key(Fingerprint::new(*fingerprint)), line.parse().ok())
             }
         };
-        (self.judge.0)(&Applicant { peer, public_key, address }).map_err(RefusalReason::from)
+        judge(&Applicant { peer, public_key, address }).map_err(RefusalReason::from)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use ::plait_host::{ConnectionError, Failure, RefusalReason};
+use plait_handshake::is_about_dates;
 use plait_keys::KnownPeersError;
 
 use crate::attempt::Attempt;
@@ -43,6 +44,8 @@ pub enum ErrorKind {
     PathsMissing,
     /// The peer could not prove the identity that is expected, or does not accept ours.
     NotAuthenticated,
+    /// The certificate of the peer has expired, or is not valid yet by the clock of this host.
+    CertificateDates,
     /// The peer has seen our identity and does not accept it: it is not on its list of clients.
     NotAuthorized,
     /// The peer is full or stopping: try later, or another server.
@@ -130,7 +133,7 @@ impl ErrorKind {
             return error.kind;
         }
         if let Some(failure) = failure_in(error) {
-            return kind_of(failure.error);
+            return kind_of(failure);
         }
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused,
@@ -211,7 +214,9 @@ impl From<Error> for io::Error {
             ErrorKind::Unreachable => io::ErrorKind::HostUnreachable,
             ErrorKind::Refused | ErrorKind::Busy => io::ErrorKind::ConnectionRefused,
             ErrorKind::TimedOut => io::ErrorKind::TimedOut,
-            ErrorKind::NotAuthenticated | ErrorKind::NotAuthorized => io::ErrorKind::PermissionDenied,
+            ErrorKind::NotAuthenticated | ErrorKind::CertificateDates | ErrorKind::NotAuthorized => {
+                io::ErrorKind::PermissionDenied
+            }
             ErrorKind::Reset | ErrorKind::PerhapsDelivered => io::ErrorKind::ConnectionReset,
             ErrorKind::Corrupted => io::ErrorKind::InvalidData,
             ErrorKind::Closed => io::ErrorKind::NotConnected,
@@ -221,8 +226,8 @@ impl From<Error> for io::Error {
     }
 }
 
-fn kind_of(error: ConnectionError) -> ErrorKind {
-    match error {
+fn kind_of(failure: &Failure) -> ErrorKind {
+    match failure.error {
         ConnectionError::Refused => ErrorKind::Refused,
         ConnectionError::TimedOut
         | ConnectionError::AllPathsLost
@@ -238,6 +243,9 @@ fn kind_of(error: ConnectionError) -> ErrorKind {
         ConnectionError::PathsMissing | ConnectionError::NoTrustedPath => ErrorKind::PathsMissing,
         ConnectionError::PerhapsDelivered => ErrorKind::PerhapsDelivered,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
+        ConnectionError::HandshakeFailed if failure.why.as_deref().is_some_and(is_about_dates) => {
+            ErrorKind::CertificateDates
+        }
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
         ConnectionError::RefusedByPeer(reason) => match reason {
             RefusalReason::NotAuthorized => ErrorKind::NotAuthorized,

@@ -67,6 +67,7 @@
 
 mod attempt;
 mod both;
+mod certificate;
 mod check;
 mod choice;
 mod clients;
@@ -103,6 +104,7 @@ pub use ::plait_host::{
 };
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
+pub use certificate::SharedCertificate;
 pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};
 pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
@@ -120,7 +122,7 @@ pub use networks::{SharedAddress, SharedNetwork, path_obstacles, shared_networks
 pub use path::{Path, PathControl, PathState, TrustLevel};
 pub use path_totals::PathTotals;
 pub use plait_handshake::{
-    Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError, PublicKey,
+    Certificate, Fingerprint, IdentityError, ParseFingerprintError, PemError, PublicKey, Validity,
 };
 pub use plait_keys::{
     ForeignFile, IdentityFileError, KnownPeer, KnownPeers, KnownPeersError, NameBasis, OpenKeyLogError,

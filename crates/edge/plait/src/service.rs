@@ -1,10 +1,9 @@
 //! The protection of connections that we accept.
 
-use std::sync::Arc;
-
 use ::plait_host::{Config, Protect, SealedSettings};
-use plait_handshake::{Certificate, KeyExchanges, ListenerSettings};
+use plait_handshake::{KeyExchanges, ListenerSettings};
 
+use crate::certificate::SharedCertificate;
 use crate::clients::Clients;
 use crate::identity::Identity;
 use crate::protection::Plain;
@@ -39,7 +38,7 @@ enum Kind {
 #[must_use = "nothing happens before it is listened with"]
 pub struct SealedService {
     identity: Identity,
-    certificate: Option<Arc<Certificate>>,
+    certificate: Option<SharedCertificate>,
     clients: Clients,
     handshakes: Option<Vec<Handshake>>,
     suites: Option<Vec<CipherSuite>>,
@@ -59,7 +58,11 @@ impl Service {
 
     /// The same as [`Service::sealed`]; clients that trust authorities are shown a certificate instead of the key.
     #[must_use]
-    pub fn certified(identity: &Identity, certificate: Certificate, clients: Clients) -> Self {
+    pub fn certified(
+        identity: &Identity,
+        certificate: impl Into<SharedCertificate>,
+        clients: Clients,
+    ) -> Self {
         SealedService::new(identity, clients).certificate(certificate).into()
     }
 
@@ -114,9 +117,9 @@ impl SealedService {
         }
     }
 
-    /// Shows this certificate, instead of the key, to clients that trust authorities.
-    pub fn certificate(self, certificate: Certificate) -> Self {
-        Self { certificate: Some(Arc::new(certificate)), ..self }
+    /// Shows this certificate, instead of the key, to clients that trust authorities. A [`SharedCertificate`] can be replaced later.
+    pub fn certificate(self, certificate: impl Into<SharedCertificate>) -> Self {
+        Self { certificate: Some(certificate.into()), ..self }
     }
 
     /// Accepts these handshakes only, best first. If not every client is accepted, only those of them that prove the identity of a client
@@ -163,7 +166,6 @@ impl SealedService {
 
     fn settings(&self, config: &Config) -> Config {
         let mut settings = ListenerSettings {
-            certificate: self.certificate.clone(),
             clients: self.clients.policy(),
             ..ListenerSettings::new(self.identity.0.clone())
         };
@@ -177,7 +179,8 @@ impl SealedService {
         if !self.continues_sessions {
             settings.sessions = None;
         }
-        let mut sealed = SealedSettings::listener(self.clients.handshakes(settings));
+        let mut sealed =
+            SealedSettings::listener(self.clients.handshakes(settings, self.certificate.clone()));
         // What is not sealed has no keys that a path could give a share to, or a quantum computer could not break.
         let is_strict = self.require_paths > 1 || self.key_exchanges == KeyExchanges::PostQuantum;
         let weaker = if is_strict { Weaker::Nothing } else { self.weaker };

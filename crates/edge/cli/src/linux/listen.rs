@@ -18,6 +18,7 @@ use crate::exit;
 use crate::linux::control;
 use crate::linux::limits::StrangerLimits;
 use crate::linux::prerequisite;
+use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::options::Options;
 use crate::output;
@@ -65,7 +66,9 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         [] => Clients::Any,
         keys => Clients::Keys(keys.to_vec()),
     };
-    let (service, key) = protection::listener(&arguments.options, clients, arguments.certificate.read()?)?;
+    let renewal = arguments.certificate.begin()?;
+    let shown = renewal.as_ref().map(Renewal::shown);
+    let (service, key) = protection::listener(&arguments.options, clients, shown)?;
     if let Some(key) = key {
         output::say(&format!("our key is {key}"));
     }
@@ -84,6 +87,8 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
         output::say(&format!("plait connect {url}"));
     }
     output::say(&format!("listening on port {}", listener.port()));
+    let mut kept = JoinSet::new();
+    renewal.map(|renewal| kept.spawn(renewal.keep()));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),
         (None, true) => u64::MAX,

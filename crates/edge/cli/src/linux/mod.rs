@@ -15,6 +15,7 @@ pub(crate) mod memory;
 mod network;
 mod paths;
 pub(crate) mod prerequisite;
+pub(crate) mod renewal;
 mod repeated;
 mod run;
 mod serve;

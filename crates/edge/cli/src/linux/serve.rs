@@ -28,6 +28,7 @@ use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::prerequisite;
+use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::options::Options;
 use crate::protection::Clients;
@@ -126,7 +127,9 @@ impl Serve {
         let judge = Arc::clone(&door);
         let judged = plait::Clients::judged(move |applicant| judge.judge(applicant));
         let policy = Clients::Judged { clients: judged, by_key };
-        let (accepted, pin) = protection::listener(&self.options, policy, self.certificate.read()?)?;
+        let renewal = self.certificate.begin()?;
+        let shown = renewal.as_ref().map(Renewal::shown);
+        let (accepted, pin) = protection::listener(&self.options, policy, shown)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
@@ -144,6 +147,9 @@ impl Serve {
         let shared =
             Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
         let shared = Arc::new(shared);
+        // Ends with this function.
+        let mut kept = JoinSet::new();
+        renewal.map(|renewal| kept.spawn(renewal.keep()));
         accept_until(stopped, (listener, control), &shared, &announcement).await
     }
 

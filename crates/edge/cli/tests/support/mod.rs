@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
+pub(crate) mod certificates;
 pub(crate) mod static_program;
 pub(crate) mod user;
 

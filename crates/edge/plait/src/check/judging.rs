@@ -47,7 +47,7 @@ fn obstacle(attempt: &Attempt) -> Obstacle {
 pub(super) fn of(carrier: Carrier, error: &Error, plain: Option<PlainAnswer>) -> Judged {
     let Some(attempt) = farthest(error) else {
         let verdict = match error.kind() {
-            ErrorKind::NotAuthenticated => Verdict::Handshake,
+            ErrorKind::NotAuthenticated | ErrorKind::CertificateDates => Verdict::Handshake,
             ErrorKind::TimedOut => Verdict::NoAnswer,
             _ => Verdict::Unreachable,
         };
