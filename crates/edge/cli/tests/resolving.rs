@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use support::{NAME, PLAIT, SERVER, World};
+use support::{NAME, PLAIT, SERVER, TIMEOUT, World, assert_ended};
 
 /// A nameserver that does not answer, on a path of the server.
 const DEAD: &str = "10.77.1.200";
@@ -71,4 +71,42 @@ fn a_program_finds_names_by_the_search_list_of_its_machine() {
     let said = said(&output);
     assert!(said.contains("nameserver 127.0.0.1\nsearch none.example example\noptions ndots:2\n"), "{said}");
     assert!(said.contains(SERVER), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_rule_by_name_allows_a_program_the_addresses_of_that_name() {
+    let mut world = World::without_server("by_name");
+    world.resolver();
+    world.http();
+    fs::write(world.file("page"), "the page").expect("written");
+    let rules = |world: &mut World, rules: &[&str]| {
+        let mut command = Command::new(PLAIT);
+        command
+            .args(["serve", "--proxy", "--anyone", "--path", "wan1", "--path", "wan2", "--keys", "server"]);
+        command.args(["--resolver", SERVER]).args(rules).current_dir(&world.directory);
+        let mut serve = world.start(&world.server, "serve", command);
+        world.url = serve.wait_for_output("plait://", TIMEOUT).expect("the address of plait serve");
+        serve
+    };
+    let fetch = |world: &World, host: &str| {
+        world.run(&[], &["curl", "-sS", "--max-time", "60", &format!("http://{host}:8080/page")])
+    };
+    let mut serve = rules(&mut world, &["--allow", "*.example:8080"]);
+    let by_name = fetch(&world, NAME);
+    assert_ended(&by_name, 0, &["by name"]);
+    assert_eq!(by_name.stdout, b"the page");
+    // The address alone has no rule; nor has another name for it, or another port.
+    let pinned = format!("{NAME}:8080:{SERVER}");
+    let unasked = world.run(&[], &["curl", "-sS", "--resolve", &pinned, &format!("http://{NAME}:8080/page")]);
+    for refused in [fetch(&world, SERVER), unasked] {
+        assert!(!refused.status.success() && said(&refused).contains("do not allow"), "{}", said(&refused));
+    }
+    serve.stop(TIMEOUT).expect("an end");
+    for other in ["*.invalid:8080", "*.example:80", "10.0.0.0/8:*"] {
+        let mut serve = rules(&mut world, &["--allow", other]);
+        let refused = fetch(&world, NAME);
+        assert!(!refused.status.success() && said(&refused).contains("do not allow"), "{}", said(&refused));
+        serve.stop(TIMEOUT).expect("an end");
+    }
 }

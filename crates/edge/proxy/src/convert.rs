@@ -3,8 +3,9 @@
 //! They travel inside the protected stream, the client's in its first flight, so that the request costs no round trip. One message each
 //! way precedes the bytes of the two programs.
 //!
-//! Five things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
-//! the server resolves names, not the client. The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! Six things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
+//! the server resolves names, not the client. An address may have *names* beside it ([`Destination::Named`], TLV type 0x7D, unassigned too),
+//! for rules by name. The unspecified address with port 53 means the resolver of the server. With port 0 it
 //! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
@@ -22,8 +23,16 @@ pub const MAX_MESSAGE: usize = 255 * 4;
 
 const TLV_CONNECT: u8 = 0x0a;
 const TLV_ERROR: u8 = 0x1e;
+/// Port and address as in the Connect TLV, and names behind them: the length of each in a byte, and its bytes. Zeros fill the last word.
+const TLV_NAMED: u8 = 0x7d;
 const TLV_INSTANCE: u8 = 0x7e;
 const TLV_NAME: u8 = 0x7f;
+/// Bytes of a Connect TLV without TCP options.
+const CONNECT: usize = 20;
+/// Most names beside an address: hosts with many names share an address, and a program uses few of them.
+pub const MAX_NAMES: usize = 4;
+/// Most bytes of names in a message, with their lengths.
+const MAX_NAMES_BYTES: usize = MAX_MESSAGE - HEADER - CONNECT;
 
 /// One run of a server, from its start to its end: drawn at random, and sent to every client. It is as trustworthy as its stream: on a
 /// sealed stream only the server can have sent it.
@@ -35,6 +44,9 @@ pub struct Instance(pub [u8; 16]);
 pub enum Destination {
     /// An address, by the Connect TLV (section 4.2.5).
     Address(SocketAddr),
+    /// An address, and names (1 to [`MAX_NAMES`]) that had this address when a program looked them up. The server believes a name only if
+    /// its own nameserver says so.
+    Named(SocketAddr, Vec<String>),
     /// A host name (at most 255 bytes, no NUL) and a port.
     Name(String, u16),
     /// The resolver of the server, for DNS over TCP.
@@ -46,7 +58,7 @@ pub enum Destination {
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => write!(f, "{address}"),
+            Self::Address(address) | Self::Named(address, _) => write!(f, "{address}"),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
             Self::Resolver => write!(f, "resolver"),
             Self::Nowhere => write!(f, "nowhere"),
@@ -204,6 +216,20 @@ fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
         Destination::Address(address) => emit_connect(*address, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
         Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
+        Destination::Named(address, names) => {
+            let start = out.len();
+            emit_connect(*address, out);
+            out[start] = TLV_NAMED;
+            for name in names.iter().take(MAX_NAMES).filter(|name| (1..=255).contains(&name.len())) {
+                if out.len() + 1 + name.len() <= start + CONNECT + MAX_NAMES_BYTES {
+                    out.push(name.len() as u8);
+                    out.extend_from_slice(name.as_bytes());
+                }
+            }
+            let words = (out.len() - start).div_ceil(4);
+            out.resize(start + words * 4, 0);
+            out[start + 1] = words as u8;
+        }
         Destination::Name(name, port) => {
             let name = &name.as_bytes()[..name.len().min(255)];
             let words = (5 + name.len()).div_ceil(4);
@@ -237,6 +263,7 @@ fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
         }
         message = match kind {
             TLV_CONNECT => Message::Connect(parse_connect(tlv)?),
+            TLV_NAMED => Message::Connect(parse_named(tlv)?),
             TLV_NAME => Message::Connect(parse_name(tlv)?),
             TLV_ERROR => Message::Failed(ErrorCode::from(tlv[2])),
             TLV_INSTANCE => Message::Connected(Some(parse_instance(tlv)?)),
@@ -249,7 +276,7 @@ fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
 
 /// Connect TLV: port and address; TCP options behind them are not supported.
 fn parse_connect(tlv: &[u8]) -> Result<Destination, ErrorCode> {
-    if tlv.len() > 20 {
+    if tlv.len() > CONNECT {
         return Err(ErrorCode::UnsupportedTcpOption);
     }
     let octets: [u8; 16] =
@@ -270,11 +297,33 @@ fn parse_instance(tlv: &[u8]) -> Result<Instance, ErrorCode> {
 fn parse_name(tlv: &[u8]) -> Result<Destination, ErrorCode> {
     let len = usize::from(*tlv.get(4).ok_or(ErrorCode::MalformedMessage)?);
     let name = tlv.get(5..5 + len).ok_or(ErrorCode::MalformedMessage)?;
-    let name = str::from_utf8(name).map_err(|_| ErrorCode::MalformedMessage)?;
+    Ok(Destination::Name(valid_name(name)?, u16::from_be_bytes([tlv[2], tlv[3]])))
+}
+
+fn parse_named(tlv: &[u8]) -> Result<Destination, ErrorCode> {
+    let (connect, mut rest) = tlv.split_at_checked(CONNECT).ok_or(ErrorCode::MalformedMessage)?;
+    let Destination::Address(address) = parse_connect(connect)? else {
+        return Err(ErrorCode::MalformedMessage);
+    };
+    let mut names = Vec::new();
+    while let Some((&len, behind)) = rest.split_first().filter(|(len, _)| **len > 0) {
+        let name = behind.split_at_checked(len.into());
+        let (name, others) = name.filter(|_| names.len() < MAX_NAMES).ok_or(ErrorCode::MalformedMessage)?;
+        names.push(valid_name(name)?);
+        rest = others;
+    }
+    if names.is_empty() {
+        return Err(ErrorCode::MalformedMessage);
+    }
+    Ok(Destination::Named(address, names))
+}
+
+fn valid_name(bytes: &[u8]) -> Result<String, ErrorCode> {
+    let name = str::from_utf8(bytes).map_err(|_| ErrorCode::MalformedMessage)?;
     if name.is_empty() || name.contains(|c: char| c.is_control() || c.is_whitespace()) {
         return Err(ErrorCode::MalformedMessage);
     }
-    Ok(Destination::Name(name.to_owned(), u16::from_be_bytes([tlv[2], tlv[3]])))
+    Ok(name.to_owned())
 }
 
 #[cfg(test)]
@@ -297,6 +346,11 @@ mod tests {
             Message::Connected(Some(Instance([7; 16]))),
         ];
         samples.extend([1, 3, 4, 255].map(|n| Message::Connect(Destination::Name("x".repeat(n), 80))));
+        let named = |names: &[usize]| {
+            let names = names.iter().map(|n| "y".repeat(*n)).collect();
+            Message::Connect(Destination::Named("192.0.2.1:443".parse().expect("an address"), names))
+        };
+        samples.extend([named(&[1]), named(&[3, 2]), named(&[250, 250, 250, 240]), named(&[255, 1, 2])]);
         samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
         samples
     }
@@ -308,6 +362,18 @@ mod tests {
         let mut expected = vec![0x01, 0x06, 0x22, 0x63, 0x0a, 0x05, 0x01, 0xbb];
         expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
         assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn names_that_have_no_room_are_left_out() {
+        let address = "192.0.2.1:443".parse().expect("an address");
+        let names = |lens: &[usize]| lens.iter().map(|n| "y".repeat(*n)).collect::<Vec<_>>();
+        for (lens, left) in [(&[255, 255, 255, 255][..], &[255, 255, 255][..]), (&[1, 0, 256, 2, 3], &[1, 2])]
+        {
+            let bytes = bytes_of(&Message::Connect(Destination::Named(address, names(lens))));
+            let expected = Message::Connect(Destination::Named(address, names(left)));
+            assert_eq!(Message::parse(&bytes), Parsed::Message(expected, bytes.len()), "{lens:?}");
+        }
     }
 
     #[test]
@@ -342,6 +408,16 @@ mod tests {
         refused(&[1, 2, 0x22, 0x63, 0x7e, 1, 0, 0], ErrorCode::MalformedMessage);
         refused(&[1, 2, 0x22, 0x63, 0x7f, 1, 0, 80], ErrorCode::MalformedMessage);
         refused(&[1, 3, 0x22, 0x63, 0x7f, 2, 0, 80, 2, b'a', b'\n', 0], ErrorCode::MalformedMessage);
+        let named = |ip: u8, names: &[u8]| {
+            let words = (names.len() / 4) as u8;
+            let head = [1, 6 + words, 0x22, 0x63, 0x7d, 5 + words, 0, 80];
+            [&head[..], &[0; 15], &[ip], names].concat()
+        };
+        refused(&named(1, &[]), ErrorCode::MalformedMessage);
+        refused(&named(1, &[0; 4]), ErrorCode::MalformedMessage);
+        refused(&named(1, &[4, b'a', b'b', b'c']), ErrorCode::MalformedMessage);
+        refused(&named(1, &[1, b'a', 1, b' ']), ErrorCode::MalformedMessage);
+        refused(&named(1, &[1, b'a', 1, b'b', 1, b'c', 1, b'd', 1, b'e', 0, 0]), ErrorCode::MalformedMessage);
         refused(&[1, 3, 0x22, 0x63, 0x1e, 1, 97, 0, 0x1e, 1, 97, 0], ErrorCode::MalformedMessage);
     }
 

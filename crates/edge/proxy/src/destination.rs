@@ -11,6 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::convert::{Destination, ErrorCode};
+use crate::look_up::{Family, look_up};
+use crate::nameservers::Nameservers;
 use crate::rules::{Rule, allow, allow_resolved};
 use crate::socket::prepare;
 
@@ -18,6 +20,8 @@ use crate::socket::prepare;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time from the beginning of an attempt to the next one (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// How long it may take to look up the names of an address.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(8);
 /// Most addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 /// Places for attempts beside the first one, of all connections together. They are half of the descriptors that the server keeps for other
@@ -47,7 +51,7 @@ pub(crate) async fn resolve(
     destination: &Destination,
     rules: &[Rule],
     own_rules: Option<&[Rule]>,
-    resolver: Option<SocketAddr>,
+    nameservers: &Nameservers,
 ) -> Result<Vec<SocketAddr>, Unreached> {
     let is_allowed = |rules: &[Rule]| allow(rules, destination);
     if !is_allowed(rules) || !own_rules.is_none_or(is_allowed) {
@@ -55,7 +59,21 @@ pub(crate) async fn resolve(
     }
     match destination {
         Destination::Address(address) => Ok(vec![*address]),
-        Destination::Resolver => resolver.map(|at| vec![at]).ok_or(UNREACHABLE),
+        Destination::Named(address, names) => {
+            let is_allowed = |destination: &Destination| {
+                allow(rules, destination) && own_rules.is_none_or(|own| allow(own, destination))
+            };
+            if is_allowed(&Destination::Address(*address)) {
+                return Ok(vec![*address]);
+            }
+            let is_allowed = |name: &str, ip: IpAddr| {
+                let allows = |rules: &[Rule]| allow_resolved(rules, name, ip, address.port());
+                allows(rules) && own_rules.is_none_or(allows)
+            };
+            let found = timeout(LOOK_UP_TIMEOUT, by_name(*address, names, is_allowed, nameservers)).await;
+            found.ok().filter(|found| !found.is_empty()).ok_or(Unreached::Refused(ErrorCode::NotAuthorized))
+        }
+        Destination::Resolver => nameservers.in_order().first().map(|at| vec![*at]).ok_or(UNREACHABLE),
         Destination::Nowhere => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
@@ -72,6 +90,27 @@ pub(crate) async fn resolve(
             }
         }
     }
+}
+
+/// The address, if it is one of a name for which it is allowed. Some names have other addresses at each look: then the allowed ones of
+/// those that the name has now.
+async fn by_name(
+    address: SocketAddr,
+    names: &[String],
+    is_allowed: impl Fn(&str, IpAddr) -> bool,
+    nameservers: &Nameservers,
+) -> Vec<SocketAddr> {
+    let mut others = Vec::new();
+    // A name that would not help is not looked up.
+    for name in names.iter().filter(|name| is_allowed(name, address.ip())) {
+        let found = look_up(nameservers, name, Family::of(address.ip())).await;
+        if found.contains(&address.ip()) {
+            return vec![address];
+        }
+        let allowed = found.into_iter().filter(|ip| is_allowed(name, *ip));
+        others.extend(allowed.map(|ip| SocketAddr::new(ip, address.port())));
+    }
+    alternating(others)
 }
 
 /// Connects to the first of `addresses` that answers.

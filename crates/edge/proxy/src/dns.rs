@@ -20,10 +20,14 @@ use tokio::time::{Duration, Instant, interval, timeout};
 use crate::client::Dialer;
 use crate::convert::Destination;
 use crate::dns_cache::Cache;
+use crate::names::Names;
 use crate::request::{RequestError, answer, ask};
 
+mod addresses;
 mod messages;
 mod streams;
+
+pub(crate) use addresses::{addresses_in, is_host};
 
 use messages::{HEADER, MAX_DATAGRAM, RESPONSE, error_for, failure, fitted, is_query};
 
@@ -58,7 +62,7 @@ enum Asker {
     Stream(Sender<Vec<u8>>),
 }
 
-/// Answers the queries that arrive at `socket`, or over connections to `listener`, until the socket fails.
+/// Answers the queries that arrive at `socket`, or over connections to `listener`, until the socket fails. `names` learns the answers.
 ///
 /// # Errors
 /// The socket failed.
@@ -66,10 +70,11 @@ pub async fn serve_queries<D: Dialer>(
     socket: UdpSocket,
     listener: TcpListener,
     dialer: Arc<D>,
+    names: Arc<Names>,
 ) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
     let (apart, set_apart) = mpsc::channel(MAX_APART);
-    let door = Arc::new(Door { socket, cache: Mutex::default() });
+    let door = Arc::new(Door { socket, cache: Mutex::default(), names });
     tokio::select! {
         failed = take_queries(&door, &queue) => failed,
         () = streams::accept_all(listener, &door, &queue) => Ok(()),
@@ -82,6 +87,7 @@ pub async fn serve_queries<D: Dialer>(
 struct Door {
     socket: UdpSocket,
     cache: Mutex<Cache>,
+    names: Arc<Names>,
 }
 
 impl Door {
@@ -91,6 +97,8 @@ impl Door {
 
     /// Sends an answer; a client that no longer listens is ignored.
     async fn answer(&self, query: &Query, response: Vec<u8>) {
+        // Before the program can connect to the address.
+        self.names.note(&response);
         match &query.from {
             Asker::Datagram(to) => {
                 let _ = self.socket.send_to(&fitted(&query.bytes, response), *to).await;

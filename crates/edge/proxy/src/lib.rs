@@ -16,6 +16,8 @@ pub mod destination;
 pub mod dns;
 mod dns_cache;
 pub mod keys;
+mod look_up;
+pub mod names;
 pub mod nameservers;
 pub mod relay;
 pub mod request;

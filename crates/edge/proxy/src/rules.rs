@@ -4,7 +4,8 @@
 //! or `*`; the port is a number, a range (`8000-8099`) or `*`. A destination without a matching rule is
 //! refused, so that no open proxy exists by accident. A name that is allowed by name may resolve to any
 //! address except those that are meaningful on the server only (loopback, link-local, unspecified,
-//! multicast); these must be allowed as addresses.
+//! multicast); these must be allowed as addresses. A rule by name also allows an address, if a nameserver of the server says that the name
+//! has it ([`Destination::Named`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -128,6 +129,12 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
     match destination {
         Destination::Address(address) => {
             rules.iter().any(|rule| rule.allows_port(address.port()) && rule.allows_address(address.ip()))
+        }
+        Destination::Named(address, names) => {
+            let by_name = |rule: &Rule| {
+                rule.allows_port(address.port()) && names.iter().any(|name| rule.allows_name(name))
+            };
+            allow(rules, &Destination::Address(*address)) || rules.iter().any(by_name)
         }
         // A name may still turn out to be an address that a prefix rule allows.
         Destination::Name(name, port) => rules.iter().any(|rule| {

@@ -112,8 +112,7 @@ where
             if destination == Destination::Nowhere {
                 return welcome(stream, client.instance).await;
             }
-            let resolver = nameservers.in_order().first().copied();
-            let found = resolve(&destination, rules, client.own_rules, resolver).await;
+            let found = resolve(&destination, rules, client.own_rules, nameservers).await;
             let to = destination.to_string();
             if destination != Destination::Resolver {
                 let target = match found {
@@ -170,7 +169,9 @@ where
             let destination = Destination::Resolver.to_string();
             return Ok(Outcome::Refused { destination, code: ErrorCode::DestinationUnreachable });
         }
-        Opening::Asks(Destination::Address(_) | Destination::Name(..), first) => (true, first),
+        Opening::Asks(Destination::Address(_) | Destination::Named(..) | Destination::Name(..), first) => {
+            (true, first)
+        }
         Opening::Speaks(first) => (false, first),
     };
     (client.heard)(to);
@@ -334,6 +335,57 @@ mod tests {
         assert_eq!(ask_for(by_address, None, to()).await.expect("connected"), b"HELLO");
         let by_name = proxy(&["localhost:*".into()]);
         assert_eq!(code(ask_for(by_name, None, to()).await), ErrorCode::NotAuthorized);
+    }
+
+    /// A nameserver with this one address for each name.
+    async fn nameserver(ip: [u8; 4]) -> Nameservers {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let len = stream.read_u16().await.expect("a length");
+                let mut answer = vec![0; len.into()];
+                stream.read_exact(&mut answer).await.expect("a query");
+                (answer[2], answer[3], answer[7]) = (0x81, 0x80, 1);
+                answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04");
+                answer.extend(ip);
+                let len = u16::try_from(answer.len()).expect("short").to_be_bytes();
+                stream.write_all(&[&len[..], &answer].concat()).await.expect("room");
+            }
+        });
+        Nameservers::given([at])
+    }
+
+    #[tokio::test]
+    async fn a_rule_by_name_allows_an_address_only_if_the_nameserver_of_the_server_says_that_the_name_has_it()
+    {
+        let resolved =
+            async |rules: &[&str], own: Option<&str>, to: [u8; 4], names: &[&str], has: [u8; 4]| {
+                let rules: Vec<Rule> = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+                let own: Option<Vec<Rule>> = own.map(|own| vec![own.parse().expect("a rule")]);
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                let to = Destination::Named((to, 80).into(), names);
+                let found = resolve(&to, &rules, own.as_deref(), &nameserver(has).await).await;
+                found.map(|found| found[0].ip().to_string()).map_err(|unreached| unreached.code())
+            };
+        let (at, elsewhere, refused) = ([192, 0, 2, 1], [192, 0, 2, 2], Err(ErrorCode::NotAuthorized));
+        let by_name = ["*.example:80"];
+        let is = |text: &str| Ok(text.to_owned());
+        assert_eq!(resolved(&by_name, None, at, &["a.example"], at).await, is("192.0.2.1"));
+        assert_eq!(resolved(&by_name, None, at, &["a.invalid", "a.example"], at).await, is("192.0.2.1"));
+        assert_eq!(resolved(&["192.0.2.1:80"], None, at, &["a.invalid"], elsewhere).await, is("192.0.2.1"));
+        // What the client says of an address does not count: the server goes where the name is.
+        assert_eq!(resolved(&by_name, None, at, &["a.example"], elsewhere).await, is("192.0.2.2"));
+        assert_eq!(resolved(&by_name, None, at, &["a.invalid"], at).await, refused);
+        assert_eq!(resolved(&["*.example:443"], None, at, &["a.example"], at).await, refused);
+        // The rules of the client apply as well.
+        assert_eq!(resolved(&by_name, Some("10.0.0.0/8:*"), at, &["a.example"], at).await, refused);
+        assert_eq!(resolved(&by_name, Some("a.example:80"), at, &["a.example"], at).await, is("192.0.2.1"));
+        // A name under the control of the client does not lead to the server itself or its link.
+        for local in [[127, 0, 0, 1], [169, 254, 169, 254], [224, 0, 0, 1]] {
+            assert_eq!(resolved(&by_name, None, local, &["a.example"], local).await, refused, "{local:?}");
+            assert_eq!(resolved(&by_name, None, at, &["a.example"], local).await, refused, "{local:?}");
+        }
     }
 
     #[tokio::test]

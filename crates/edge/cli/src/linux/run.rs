@@ -16,6 +16,7 @@ use plait::Carriers;
 use plait_proxy::client::{self, Dialer as _, ForwardError};
 use plait_proxy::convert::Destination;
 use plait_proxy::dns;
+use plait_proxy::names::Names;
 use plait_proxy::relay::{Abort, relay};
 use plait_proxy::request::RequestError;
 use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
@@ -181,13 +182,14 @@ async fn serve_until_it_ends(
 ) -> anyhow::Result<i32> {
     let Listeners { tcp4, tcp6, dns: queries, dns_tcp, gate } = listeners;
     let mut end = pin!(enclosed.wait());
-    let mut names = pin!(dns::serve_queries(queries, dns_tcp, dial.clone()));
-    let mut waiting = Waiting::new(gate, dial.clone(), direct.clone());
+    let names = Arc::<Names>::default();
+    let mut queries = pin!(dns::serve_queries(queries, dns_tcp, dial.clone(), names.clone()));
+    let mut waiting = Waiting::new(gate, dial.clone(), (direct.clone(), names.clone()));
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;
         let accepted = tokio::select! {
             ended = &mut end => return Ok(ended?),
-            failed = &mut names => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
+            failed = &mut queries => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
             Some(_) = flows.join_next() => continue,
             stepped = waiting.step(has_room) => {
                 stepped?;
@@ -200,7 +202,8 @@ async fn serve_until_it_ends(
             Ok((program, from)) => {
                 let Ok(to) = original_destination(&program) else { continue };
                 let reached = waiting.take(from, to);
-                flows.spawn(carry(program, (to, reached), dial.clone(), direct.clone()));
+                let destination = names.destination(to);
+                flows.spawn(carry(program, (destination, to, reached), dial.clone(), direct.clone()));
             }
             // Most likely out of descriptors: the connection waits until some are free.
             Err(error) => {
@@ -214,7 +217,7 @@ async fn serve_until_it_ends(
 /// One connection of the program, to its end.
 async fn carry(
     mut program: TcpStream,
-    (to, reached): (SocketAddr, Option<Reached>),
+    (destination, to, reached): (Destination, SocketAddr, Option<Reached>),
     dial: Arc<Dial>,
     direct: Arc<[Prefix]>,
 ) {
@@ -229,7 +232,7 @@ async fn carry(
                 Err(error)
             }
         },
-        None => client::forward(&*dial, &mut program, Destination::Address(to)).await,
+        None => client::forward(&*dial, &mut program, destination).await,
     };
     match result {
         Ok((sent, received)) => tracing::debug!(%to, sent, received, "a connection has ended"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use plait_proxy::client::{self, ForwardError, Opened};
 use plait_proxy::convert::Destination;
+use plait_proxy::names::Names;
 use plait_proxy::run::{Gate, Knock, Syn};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -39,6 +40,7 @@ pub(crate) struct Waiting {
     gate: Option<Gate>,
     dial: Arc<Dial>,
     direct: Arc<[Prefix]>,
+    names: Arc<Names>,
     opening: JoinSet<(Syn, Result<Reached, ForwardError>)>,
     begun: BTreeMap<Way, Begun>,
     look: Interval,
@@ -46,9 +48,14 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(gate: Option<Gate>, dial: Arc<Dial>, direct: Arc<[Prefix]>) -> Self {
+    pub(crate) fn new(
+        gate: Option<Gate>,
+        dial: Arc<Dial>,
+        (direct, names): (Arc<[Prefix]>, Arc<Names>),
+    ) -> Self {
         let (opening, begun) = (JoinSet::new(), BTreeMap::new());
-        Self { gate, dial, direct, opening, begun, look: interval(PATIENCE / 2), has_told_of_udp: false }
+        let look = interval(PATIENCE / 2);
+        Self { gate, dial, direct, names, opening, begun, look, has_told_of_udp: false }
     }
 
     /// The number of streams that are being opened.
@@ -95,7 +102,8 @@ impl Waiting {
         match self.begun.get(&(syn.from, syn.to)) {
             None => {
                 self.begun.insert((syn.from, syn.to), Begun::Opening);
-                self.opening.spawn(open(syn, self.dial.clone(), self.direct.clone()));
+                let destination = self.names.destination(syn.to);
+                self.opening.spawn(open(syn, destination, self.dial.clone(), self.direct.clone()));
             }
             // The SYN was sent again, because it still waits or because our copy was lost.
             Some(Begun::Opening) => {}
@@ -136,11 +144,16 @@ impl Waiting {
     }
 }
 
-async fn open(syn: Syn, dial: Arc<Dial>, direct: Arc<[Prefix]>) -> (Syn, Result<Reached, ForwardError>) {
+async fn open(
+    syn: Syn,
+    destination: Destination,
+    dial: Arc<Dial>,
+    direct: Arc<[Prefix]>,
+) -> (Syn, Result<Reached, ForwardError>) {
     let outcome = if direct.iter().any(|prefix| prefix.contains(syn.to.ip())) {
         dial_directly(syn.to).await.map(Reached::Directly)
     } else {
-        let opened = client::open(&*dial, Destination::Address(syn.to), &[]).await;
+        let opened = client::open(&*dial, destination, &[]).await;
         opened.map(|opened| Reached::Server(Box::new(opened))).map_err(ForwardError::from)
     };
     (syn, outcome)
