@@ -24,13 +24,14 @@ use plait_proxy::silence::SilenceLimit;
 use plait_proxy::socket;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::linux::limits;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
 use crate::options::Options;
+use crate::output::say;
 use crate::running::Running;
 
 /// Most connections of the program at a time; more wait in the kernel.
@@ -39,6 +40,10 @@ const MAX_CONNECTIONS: usize = 8192;
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long the subflows below them may take to close.
 const PARTING: Duration = Duration::from_secs(1);
+/// A program that ends within this time, and has used no network, may have handed its work over.
+const AT_ONCE: Duration = Duration::from_secs(3);
+const HANDED_OVER: &str = "the program has ended at once and opened nothing; perhaps it has handed over to an instance that runs outside of \
+     plait\n  fix: close that instance, or start one apart from it (firefox --no-remote --profile DIR, code --user-data-dir DIR, ssh -S none)";
 /// Name of the command that the child is started with.
 const CHILD: &str = "__enclosed";
 
@@ -185,10 +190,18 @@ async fn serve_until_it_ends(
     let names = Arc::<Names>::default();
     let mut queries = pin!(dns::serve_queries(queries, dns_tcp, dial.clone(), names.clone()));
     let mut waiting = Waiting::new(gate, dial.clone(), (direct.clone(), names.clone()));
+    let (begun, mut has_opened) = (Instant::now(), false);
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;
         let accepted = tokio::select! {
-            ended = &mut end => return Ok(ended?),
+            ended = &mut end => {
+                let ended = ended?;
+                let is_idle = !has_opened && !waiting.has_begun() && names.answers() == 0;
+                if ended == 0 && is_idle && begun.elapsed() < AT_ONCE {
+                    say(HANDED_OVER);
+                }
+                return Ok(ended);
+            }
             failed = &mut queries => return Err(failed.err().unwrap_or(io::ErrorKind::Other.into()).into()),
             Some(_) = flows.join_next() => continue,
             stepped = waiting.step(has_room) => {
@@ -200,6 +213,7 @@ async fn serve_until_it_ends(
         };
         match accepted {
             Ok((program, from)) => {
+                has_opened = true;
                 let Ok(to) = original_destination(&program) else { continue };
                 let reached = waiting.take(from, to);
                 let destination = names.destination(to);

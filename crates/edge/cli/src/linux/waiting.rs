@@ -45,6 +45,7 @@ pub(crate) struct Waiting {
     begun: BTreeMap<Way, Begun>,
     look: Interval,
     has_told_of_udp: bool,
+    has_begun: bool,
 }
 
 impl Waiting {
@@ -55,12 +56,17 @@ impl Waiting {
     ) -> Self {
         let (opening, begun) = (JoinSet::new(), BTreeMap::new());
         let look = interval(PATIENCE / 2);
-        Self { gate, dial, direct, names, opening, begun, look, has_told_of_udp: false }
+        Self { gate, dial, direct, names, opening, begun, look, has_told_of_udp: false, has_begun: false }
     }
 
     /// The number of streams that are being opened.
     pub(crate) fn len(&self) -> usize {
         self.opening.len()
+    }
+
+    /// Whether the program has tried to use the network.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Returns the stream for the connection that the kernel has accepted.
@@ -95,6 +101,7 @@ impl Waiting {
     }
 
     fn begins(&mut self, knock: Knock) {
+        self.has_begun = true;
         let syn = match knock {
             Knock::Tcp(syn) => syn,
             Knock::Udp(to) => return self.tell_of_udp(to),

@@ -229,13 +229,27 @@ fn use_own_resolver() -> anyhow::Result<()> {
             .with_context(|| format!("mounting over {}", target.display()))?;
     }
     nix::mount::umount2("/mnt", nix::mount::MntFlags::MNT_DETACH).context("hiding the tmpfs")?;
-    // A name service daemon would ask outside of the namespace, through its unix socket.
-    for daemon in ["/run/nscd", "/run/systemd/resolve"] {
-        if fs::exists(daemon).unwrap_or(false) {
-            let _ = mount(Some("tmpfs"), daemon, Some("tmpfs"), MsFlags::empty(), Some("size=4k"));
-        }
+    RESOLVERS.into_iter().try_for_each(hide)
+}
+
+/// Directories of name service daemons. A daemon would ask outside of the namespace, through its unix socket.
+const RESOLVERS: [&str; 3] = ["/run/nscd", "/var/run/nscd", "/run/systemd/resolve"];
+
+/// Covers a directory of a name service daemon, if there is one.
+fn hide(daemon: &str) -> anyhow::Result<()> {
+    match fs::exists(daemon) {
+        Ok(false) => return Ok(()),
+        // The program cannot open it either.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        Ok(true) | Err(_) => {}
     }
-    Ok(())
+    mount(Some("tmpfs"), daemon, Some("tmpfs"), MsFlags::empty(), Some("size=4k,mode=755")).with_context(
+        || {
+            format!(
+                "cannot hide {daemon} from the program, which would ask for names there, outside of plait"
+            )
+        },
+    )
 }
 
 /// The `resolv.conf` of the program: our nameserver, and the search list and options of this machine. Three options are ours. The server may
