@@ -166,7 +166,7 @@ impl Endpoint {
     /// Removes a path. Running connections leave it.
     pub fn remove_path(&mut self, now: Instant, id: PathId) {
         if let Some(before) = self.around.paths.remove(id) {
-            log::info!(path = ?id, "path is gone");
+            log::info!(path_number = id.0, "path is gone");
             self.around.closed_ways.forget(id);
             self.around.syn_data_ways.forget(id);
             self.on_path_changed(now, PathChange { before: Some(before), after: None });

@@ -229,7 +229,7 @@ impl Endpoint {
                 connection = id.0,
                 opened_by = if entry.is_theirs { "the peer" } else { "us" },
                 protection = log::protection(&entry.connection.status(now)),
-                negotiated = ?entry.connection.status(now).negotiated,
+                negotiated = log::negotiated(&entry.connection.status(now)),
                 "connected"
             );
         }
@@ -269,7 +269,7 @@ impl Endpoint {
                 if is_told {
                     log::info!(
                         connection = id.0,
-                        error = error.map(tracing::field::debug),
+                        error = error.map(log::reason),
                         delivered = entry.connection.status(now).bytes_delivered,
                         read = entry.connection.status(now).bytes_read,
                         "connection has ended"

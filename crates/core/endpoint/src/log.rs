@@ -11,7 +11,7 @@
 mod on {
     use core::net::SocketAddr;
     use plait_base::Instant;
-    use plait_mptcp::Status;
+    use plait_mptcp::{Negotiated, Status};
 
     use crate::{ConnectionId, Endpoint};
 
@@ -58,6 +58,30 @@ mod on {
         tracing::dispatcher::with_default(&tracing::Dispatch::none(), act)
     }
 
+    /// The words in the name of a reason: `TimedOut` is "timed out", `RefusedByPeer(Full)` is "refused by peer (full)".
+    pub(crate) fn reason(reason: impl core::fmt::Debug) -> String {
+        let mut words = String::new();
+        for letter in format!("{reason:?}").chars() {
+            if (letter.is_uppercase() && words.ends_with(char::is_alphanumeric)) || letter == '(' {
+                words.push(' ');
+            }
+            words.extend(letter.to_lowercase());
+        }
+        words
+    }
+
+    /// Describes the negotiated protocol.
+    pub(crate) fn negotiated(status: &Status) -> String {
+        match status.negotiated {
+            Negotiated::Opening => "nothing yet".to_owned(),
+            Negotiated::Multipath { version, checksum } => {
+                let checksums = if checksum { ", with checksums" } else { "" };
+                format!("Multipath TCP version {version}{checksums}")
+            }
+            Negotiated::Plain(why) => format!("plain TCP: {}", reason(why)),
+        }
+    }
+
     /// Describes the protection of a connection.
     pub(crate) fn protection(status: &Status) -> String {
         if let Some(sealed) = &status.sealed
@@ -67,6 +91,22 @@ mod on {
         }
         let is_scrambled = status.scrambling.is_some();
         if is_scrambled { "scrambled, which is not encryption" } else { "none" }.to_owned()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use plait_mptcp::ConnectionError;
+
+        use super::reason;
+
+        #[test]
+        fn reasons_are_in_words() {
+            assert_eq!(reason(ConnectionError::TimedOut), "timed out");
+            assert_eq!(
+                reason(ConnectionError::RefusedByPeer(plait_mptcp::RefusalReason::NotAuthorized)),
+                "refused by peer (not authorized)"
+            );
+        }
     }
 }
 
@@ -107,4 +147,4 @@ mod off {
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{debug, info, of, trace, unheard, within};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{debug, info, of, protection, trace, unheard, within};
+pub(crate) use on::{debug, info, negotiated, of, protection, reason, trace, unheard, within};

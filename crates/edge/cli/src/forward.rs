@@ -119,9 +119,10 @@ async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<LateDial>,
 }
 
 async fn serve_one(program: &mut TcpStream, to: Destination, dial: &LateDial) {
+    let destination = to.to_string();
     match forward(dial, program, to).await {
-        Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
-        Err(error) => tracing::info!(%error, "a connection has ended early"),
+        Ok((sent, received)) => tracing::info!(destination, sent, received, "a connection has ended"),
+        Err(error) => tracing::info!(destination, %error, "a connection has ended early"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use plait_keys::read_secret;
+use plait_proxy::convert::Destination;
 use plait_proxy::socket;
 use plait_proxy::socks::Credentials;
 use plait_proxy::socks_server::serve_client;
@@ -118,9 +119,11 @@ impl Proxy {
 
 async fn serve_one(client: TcpStream, dial: Arc<LateDial>, credentials: Option<Credentials>) {
     socket::prepare(&client);
-    match serve_client(client, &*dial, credentials).await {
-        Ok((sent, received)) => tracing::info!(sent, received, "a connection has ended"),
-        Err(error) => tracing::info!(%error, "a connection has ended early"),
+    let mut destination = None;
+    let heard = |to: &Destination| destination = Some(to.to_string());
+    match serve_client(client, &*dial, credentials, heard).await {
+        Ok((sent, received)) => tracing::info!(destination, sent, received, "a connection has ended"),
+        Err(error) => tracing::info!(destination, %error, "a connection has ended early"),
     }
 }
 

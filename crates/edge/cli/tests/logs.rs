@@ -139,3 +139,37 @@ fn private_keys(folder: &Path) -> Vec<String> {
     let keys = texts.filter(|text| text.contains("PRIVATE KEY"));
     keys.filter_map(|text| text.lines().max_by_key(|line| line.len()).map(str::to_owned)).collect()
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_line_of_the_log_is_in_words_and_the_last_one_names_the_destination() {
+    let mut world = World::new("log_words");
+    world.http();
+    let to = format!("{}:8080", support::SERVER);
+    let mut words = vec!["forward", "-s", &world.url, "--path", "wan1", "-v", "-L"];
+    let local = format!("0:{to}");
+    words.push(&local);
+    let mut command = Command::new(PLAIT);
+    command.args(&words).env("PLAIT_KEYS", world.file("client")).env_remove("RUST_LOG");
+    let mut forward = world.start(&world.client, "forward", command);
+    let line = forward.wait_for_line("forwarding ", TIMEOUT).expect("its port");
+    let at = line.split(' ').nth(2).expect("an address").to_owned();
+    let (mut proxy, socks) = world.proxy(&["-v", "--keys", world.file("client").to_str().expect("text")]);
+    let curl = |arguments: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--fail", "--output", "/dev/null"]).args(arguments);
+        assert!(world.client.enter(|| curl.status()).expect("entered").expect("curl").success());
+    };
+    curl(&[&format!("http://{at}/")]);
+    curl(&["--socks5", &socks, &format!("http://{to}/")]);
+    for program in [&mut forward, &mut proxy] {
+        let line = program.wait_for_line("a connection has ended", TIMEOUT).expect("it says so");
+        assert!(line.contains(&format!("destination=\"{to}\"")), "{line}");
+        program.stop(TIMEOUT).expect("it ends");
+    }
+    let log = forward.errors() + &proxy.errors() + &world.serve_log();
+    assert!(log.contains("Multipath TCP version") && log.contains("class=\"trusted\""), "{log}");
+    for debug in ["nowhere", "{", "Some(", "Multipath {", "PathId(", "class=Trusted"] {
+        assert!(!log.contains(debug), "{debug} in {log}");
+    }
+}

@@ -160,7 +160,8 @@ fn tell(changed: &[Path], of_paths: &PathCarriers) {
         }
         let carriers = changed[index..].iter().filter(is_alike);
         let carriers: Vec<_> = carriers.map(|path| of_paths.of(path.id).to_string()).collect();
-        info!(path = name, carriers = carriers.join(", "), ?class, backup, up, "path changes");
+        let class = crate::path::class_word(*class);
+        info!(path = name, carriers = carriers.join(", "), class, backup, up, "path changes");
     }
 }
 

@@ -61,6 +61,15 @@ impl PathSpec {
     }
 }
 
+/// The word for a class on the command line.
+pub(crate) fn class_word(class: PathClass) -> &'static str {
+    match class {
+        PathClass::Trusted => "trusted",
+        PathClass::Untrusted => "untrusted",
+        PathClass::Never => "never",
+    }
+}
+
 /// A path of a carrier.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NumberedPath {

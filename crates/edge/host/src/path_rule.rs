@@ -11,7 +11,7 @@ use plait_mptcp::PathClass;
 use wildmatch::WildMatch;
 
 use crate::error::Error;
-use crate::path::{PathSpec, Use};
+use crate::path::{PathSpec, Use, class_word};
 use crate::sys::{BINDS_TO_DEVICES, Candidate, fault_of, fault_of_other_name};
 
 /// Devices to use as paths, and how. They need not exist yet: a device is used when it appears.
@@ -206,11 +206,7 @@ impl fmt::Display for Selector {
 /// As it can be parsed again.
 impl fmt::Display for PathRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let class = match self.class {
-            PathClass::Trusted => "trusted",
-            PathClass::Untrusted => "untrusted",
-            PathClass::Never => "never",
-        };
+        let class = class_word(self.class);
         write!(f, "{}={class}{}", self.selector, if self.is_backup() { ",backup" } else { "" })
     }
 }

@@ -61,7 +61,7 @@ impl fmt::Display for Destination {
             Self::Address(address) | Self::Named(address, _) => write!(f, "{address}"),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
             Self::Resolver => write!(f, "resolver"),
-            Self::Nowhere => write!(f, "nowhere"),
+            Self::Nowhere => write!(f, "the server itself"),
         }
     }
 }

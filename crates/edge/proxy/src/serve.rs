@@ -104,7 +104,7 @@ where
             let Some((destination, first)) = request? else {
                 stream.shutdown().await?;
                 return Ok(Outcome::Refused {
-                    destination: "nowhere".into(),
+                    destination: "unknown".into(),
                     code: ErrorCode::MalformedMessage,
                 });
             };

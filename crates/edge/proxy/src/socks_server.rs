@@ -16,7 +16,7 @@ const TALK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest exchange before the data: greeting, password and request at their longest.
 const MAX_TALK: usize = 257 + 513 + 262;
 
-/// Serves one SOCKS5 client to its end and returns the bytes from and to it.
+/// Serves one SOCKS5 client to its end and returns the bytes from and to it. `heard` is called with its destination.
 ///
 /// # Errors
 /// The client broke off, the server refused (the client was told so), or a stream broke (the client's
@@ -25,11 +25,13 @@ pub async fn serve_client<D: Dialer>(
     mut client: TcpStream,
     dialer: &D,
     required: Option<Credentials>,
+    heard: impl FnOnce(&Destination),
 ) -> Result<(u64, u64), ForwardError> {
     let talked = timeout(TALK_TIMEOUT, talk(&mut client, required)).await;
     let Some((to, first)) = talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
         return Ok((0, 0));
     };
+    heard(&to);
     // A client waits for the reply before it sends, so the server's answer is waited for as well.
     match open(dialer, to, &first).await {
         Ok(opened) => {

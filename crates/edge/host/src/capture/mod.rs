@@ -27,6 +27,7 @@ use self::addresses::{Place, own_address};
 pub(crate) use self::outside::Outside;
 use crate::carriers::CarrierKind;
 use crate::error::Error;
+use crate::path::class_word;
 use crate::segmentation::{Layout, wire_segments};
 use crate::sys::Received;
 
@@ -56,11 +57,7 @@ impl Interface {
         carrier: CarrierKind,
         addresses: Vec<IpAddr>,
     ) -> Self {
-        let class = match class {
-            PathClass::Trusted => "trusted",
-            PathClass::Untrusted => "untrusted",
-            PathClass::Never => "never",
-        };
+        let class = class_word(class);
         let backup = if is_backup { ", backup" } else { "" };
         let description = format!("path, {class}{backup}{}", carrier.in_captures());
         Self { name: device.to_owned(), description, addresses }
