@@ -94,7 +94,7 @@ impl Trust {
         Ok(Self(Kind::Authorities { roots, name: Some(server.into()) }))
     }
 
-    /// The server has the key that this file lists for it. A server that is not in the file is trusted if at least two disjoint paths lead
+    /// The server has the key, or one of the keys, that this file lists for it. A server that is not in the file is trusted if at least two disjoint paths lead
     /// to the key holder; the key and the number of paths are then written to the file. An attacker that intercepts one of the paths is
     /// detected before a byte is sent, and the error names the path. The name of such a server is looked up over each path
     /// ([`Host::look_up`](crate::Host::look_up)), and several paths must return the same addresses. An attacker that intercepts all paths
@@ -156,8 +156,8 @@ impl Trust {
             Kind::Authorities { roots, .. } => (roots.clone(), Demand::Certificate),
             Kind::Known { peers, first_contact: paths } => {
                 let authority = remote.authority();
-                let server = match peers.find(&authority)? {
-                    Some(known) => ServerTrust::Pinned(vec![known.fingerprint]),
+                let server = match known_keys(peers, &authority)? {
+                    Some(keys) => ServerTrust::Pinned(keys),
                     None => {
                         (first_contact, is_new) = (*paths, true);
                         ServerTrust::AcceptNew
@@ -168,11 +168,9 @@ impl Trust {
             Kind::Published { peers, keys } => {
                 let authority = remote.authority();
                 let peers = peers.clone();
-                match peers.find(&authority)? {
+                match known_keys(&peers, &authority)? {
                     // Another connection has met the server since. Its key need not be a published one, so it is not pinned as such.
-                    Some(known) => {
-                        (ServerTrust::Pinned(vec![known.fingerprint]), Demand::Known { authority, peers })
-                    }
+                    Some(keys) => (ServerTrust::Pinned(keys), Demand::Known { authority, peers }),
                     None => {
                         let server = ServerTrust::Pinned(keys.clone());
                         (server, Demand::Published { authority, peers, keys: keys.clone() })
@@ -186,6 +184,12 @@ impl Trust {
         let is_first_contact = first_contact > 1;
         Ok(Expected { settings, demand, weaker, require_paths: first_contact, is_first_contact, is_new })
     }
+}
+
+/// The keys of a server in the file, if it has any.
+fn known_keys(peers: &KnownPeers, authority: &str) -> Result<Option<Vec<Fingerprint>>, Error> {
+    let keys: Vec<_> = peers.keys_of(authority)?.into_iter().map(|known| known.fingerprint).collect();
+    Ok(Some(keys).filter(|keys| !keys.is_empty()))
 }
 
 impl Expected {
