@@ -135,7 +135,7 @@ fn whether_plait_run_works_for_an_ordinary_user_is_found_by_trying() {
     let (code, printed, said) = doctor(&bob, &world, &[]);
     assert_eq!(code, 0, "{printed} {said}");
     assert!(printed.contains("ok: private network: can be made in a user namespace\n"), "{printed}");
-    let of_run = |line: &&str| line.contains("plait run") && line.contains("not root");
+    let of_run = |line: &&str| line.contains("plait run") && line.contains("root nor");
     assert_eq!(printed.lines().find(of_run), None);
     // The only user namespace that may be made is the one that makes us an ordinary user.
     let forbid = "echo 1 > /proc/sys/user/max_user_namespaces && exec unshare --user --map-user=1000 \"$@\"";
@@ -198,4 +198,104 @@ fn a_firewall_that_drops_what_is_forwarded_is_named_with_the_rules_that_help() {
     let mut shell = Command::new("sh");
     assert!(namespace.spawn(shell.args(["-c", fix])).expect("started").wait().expect("it ends").success());
     assert!(doctor().contains("ok: forwarding"), "{fix} does not help: {}", doctor());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_user_with_the_capability_is_not_told_to_become_root() {
+    let world = place("doctor_capable");
+    let bob = User::new("daemon", &world);
+    let namespace = Namespace::named("capable").expect("root may");
+    let doctor = |capability: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=daemon", "--regid=nogroup", "--clear-groups"]).args(capability);
+        command.arg(world.join("plait")).args(["doctor", "--json"]).stdin(Stdio::null());
+        command.env("PLAIT_KEYS", bob.directory.join("keys")).stdout(Stdio::piped());
+        let output = namespace.spawn(&mut command).expect("started").wait_with_output().expect("it ends");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let report = doctor(&["--inh-caps=+net_admin", "--ambient-caps=+net_admin"]);
+    for name in ["privileges", "address translation", "forwarding"] {
+        assert_eq!(check(&report, name)["ok"], true, "{name}: {report}");
+    }
+    let report = doctor(&["--inh-caps=-all"]);
+    let why = check(&report, "privileges")["why"].as_str().expect("a reason");
+    assert_eq!(why, "neither root nor CAP_NET_ADMIN", "{report}");
+    let _ = fs::remove_dir_all(&world);
+}
+
+/// The line about one thing that is missing.
+fn missing(printed: &str, name: &str) -> Option<String> {
+    printed.lines().find(|line| line.starts_with(&format!("missing: {name}: "))).map(str::to_owned)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_full_table_of_conntrack_and_a_clock_that_is_not_set_are_named_with_their_fixes() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let namespace = Namespace::named("machine").expect("root may");
+    let doctor = |count: u32, is_synchronized: &str| {
+        fs::write(scratch.path().join("count"), format!("{count}\n")).expect("written");
+        fs::write(scratch.path().join("max"), "1000\n").expect("written");
+        let tool = format!("#!/bin/sh\necho {is_synchronized}\n");
+        fs::write(scratch.path().join("timedatectl"), tool).expect("written");
+        let script = "cd \"$1\" && chmod +x timedatectl && for what in count max; do
+            mount --bind $what /proc/sys/net/netfilter/nf_conntrack_$what || exit 9; done
+            PATH=\"$1:$PATH\" exec \"$2\" doctor";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(scratch.path()).arg(PLAIT);
+        command.env("PLAIT_KEYS", scratch.path().join("keys")).stdin(Stdio::null()).stdout(Stdio::piped());
+        let output = namespace.spawn(&mut command).expect("started").wait_with_output().expect("it ends");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+    };
+    let (_, text) = doctor(10, "yes");
+    assert!(
+        text.contains("ok: conntrack: 10 of 1000 entries\n") && text.contains(" UTC, synchronized\n"),
+        "{text}"
+    );
+    let (code, text) = doctor(998, "no");
+    let line = missing(&text, "conntrack").unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("998 of 1000 entries"), "{line}");
+    assert!(line.contains("fix: sysctl -w net.netfilter.nf_conntrack_max=2000"), "{line}");
+    assert_eq!(code, Some(7), "no connection can be opened: {text}");
+    let line = missing(&text, "clock").unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("is not synchronized") && line.contains("fix: timedatectl set-ntp true"), "{line}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_firewall_that_drops_clients_of_a_server_is_named_with_the_rule_that_helps() {
+    let keys = tempfile::tempdir().expect("a directory");
+    let namespace = Namespace::named("incoming").expect("root may");
+    let doctor = || {
+        let mut command = Command::new(PLAIT);
+        command.arg("doctor").env("PLAIT_KEYS", keys.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let output = namespace.spawn(&mut command).expect("started").wait_with_output().expect("it ends");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(doctor().contains("ok: incoming: "), "{}", doctor());
+    let script = "nft add table inet guard && nft add chain inet guard in '{ type filter hook input priority 0 ; }' \
+        && nft add rule inet guard in tcp dport 22 accept && nft add rule inet guard in counter reject";
+    let run = |script: &str| {
+        let mut shell = Command::new("sh");
+        let status = namespace.spawn(shell.args(["-c", script])).expect("started").wait().expect("it ends");
+        assert!(status.success(), "{script}");
+    };
+    run(script);
+    let text = doctor();
+    let line = missing(&text, "incoming").unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("the last rule of chain in in table inet guard refuses the rest"), "{line}");
+    run(line.split_once("; fix: ").and_then(|(_, fix)| fix.rsplit_once(" [")).expect("a fix").0);
+    assert!(doctor().contains("ok: incoming: "), "{}", doctor());
+    // As firewalld writes it; its own program is not installed here.
+    run(
+        "nft delete table inet guard; nft add table inet firewalld; nft add chain inet firewalld filter_FORWARD \
+        '{ type filter hook forward priority 10 ; }'; nft add rule inet firewalld filter_FORWARD reject with icmpx admin-prohibited",
+    );
+    let text = doctor();
+    let line = missing(&text, "forwarding").unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        line.contains("firewalld") && line.contains("firewall-cmd --zone=trusted --add-interface=plait+"),
+        "{line}"
+    );
 }

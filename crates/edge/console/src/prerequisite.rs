@@ -55,25 +55,50 @@ pub fn is_ordinary_user() -> bool {
     !nix::unistd::geteuid().is_root()
 }
 
-/// Tries whether this process may change the network: root, with CAP_NET_ADMIN.
+/// Whether this process may change the network: it has CAP_NET_ADMIN, as root or otherwise.
+pub fn may_change_the_network() -> bool {
+    has_capability(CAP_NET_ADMIN)
+}
+
+/// Tries whether this process, and the programs that it starts, may change the network: with CAP_NET_ADMIN.
 ///
 /// # Errors
 /// What is missing, and its fix.
 pub fn privileges() -> Found {
-    if is_ordinary_user() {
-        return Err(("not root".to_owned(), AS_ROOT.into()));
-    }
-    if has_capability(CAP_NET_ADMIN) {
-        return Ok("root".to_owned());
+    match (is_ordinary_user(), may_change_the_network()) {
+        (false, true) => return Ok("root".to_owned()),
+        (true, true) if is_inherited(CAP_NET_ADMIN) => {
+            return Ok("CAP_NET_ADMIN, which the started programs inherit".to_owned());
+        }
+        (true, true) => {
+            let why = "CAP_NET_ADMIN without root is not ambient: ip and nft do not inherit it";
+            let fix =
+                "make it ambient (setpriv --ambient-caps, or AmbientCapabilities of systemd), or run as root";
+            return Err((why.to_owned(), fix.into()));
+        }
+        (true, false) => {
+            let why = "neither root nor CAP_NET_ADMIN";
+            return Err((why.to_owned(), AS_ROOT.into()));
+        }
+        (false, false) => {}
     }
     let fix = "give the container the capability (docker run --cap-add NET_ADMIN)";
     Err(("root without CAP_NET_ADMIN".to_owned(), fix.into()))
 }
 
 fn has_capability(number: u32) -> bool {
+    is_in_set("CapEff:", number)
+}
+
+/// Whether programs that this process starts have a capability without being root.
+fn is_inherited(number: u32) -> bool {
+    is_in_set("CapAmb:", number)
+}
+
+fn is_in_set(set: &str, number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective
+    let capabilities = status.lines().find_map(|line| line.strip_prefix(set));
+    capabilities
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .is_some_and(|bits| bits >> number & 1 == 1)
 }

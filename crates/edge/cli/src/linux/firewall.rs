@@ -28,6 +28,8 @@ enum Chain {
     Nft(String, String),
     /// FORWARD of the older iptables.
     Legacy,
+    /// The zones of firewalld, which keeps its table for itself.
+    Firewalld,
 }
 
 /// Our rules in a firewall of another program, removed when this is dropped.
@@ -89,15 +91,17 @@ impl Drop for Opening {
 
 impl Chain {
     /// The commands that add the rules, in words.
-    fn rules(&self) -> [Vec<String>; 2] {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
-        match self {
-            Self::Nft(table, chain) => ["iifname", "oifname"].map(|which| {
-                words(&format!("nft --echo --handle insert rule {table} {chain} {which} plait* accept"))
-            }),
+    fn rules(&self) -> Vec<Vec<String>> {
+        let commands = match self {
+            Self::Nft(table, chain) => ["iifname", "oifname"]
+                .map(|which| format!("nft --echo --handle insert rule {table} {chain} {which} plait* accept"))
+                .to_vec(),
             Self::Legacy => ["-i", "-o"]
-                .map(|which| words(&format!("iptables-legacy -I FORWARD {which} plait+ -j ACCEPT"))),
-        }
+                .map(|which| format!("iptables-legacy -I FORWARD {which} plait+ -j ACCEPT"))
+                .to_vec(),
+            Self::Firewalld => vec!["firewall-cmd --zone=trusted --add-interface=plait+".to_owned()],
+        };
+        commands.iter().map(|command| command.split(' ').map(str::to_owned).collect()).collect()
     }
 
     /// The command that removes a rule, after nft has returned its handle.
@@ -113,6 +117,9 @@ impl Chain {
                 let other = |word: &String| if word == "-I" { "-D".to_owned() } else { word.clone() };
                 Some(rule.iter().map(other).collect())
             }
+            Self::Firewalld => {
+                Some(rule.iter().map(|word| word.replace("--add-interface", "--remove-interface")).collect())
+            }
         }
     }
 }
@@ -120,7 +127,12 @@ impl Chain {
 /// A command as users type it: a star is quoted, and output options for programs are left out.
 fn quoted(words: &[String]) -> String {
     let of = |word: &String| if word.contains('*') { format!("'{word}'") } else { word.clone() };
-    words.iter().filter(|word| !word.starts_with("--")).map(of).collect::<Vec<_>>().join(" ")
+    words
+        .iter()
+        .filter(|word| !["--echo", "--handle"].contains(&word.as_str()))
+        .map(of)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn run(words: &[String]) -> anyhow::Result<String> {
@@ -138,34 +150,122 @@ fn output(program: &str, arguments: &[&str]) -> String {
     ran.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
+/// A chain of nftables at a hook that drops what no rule of it accepts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Dropping<'a> {
+    /// Its table, family first.
+    table: &'a str,
+    name: &'a str,
+    /// By its policy, or by its last rule.
+    by: &'static str,
+    /// Whether a rule of it accepts what comes from our devices, and what goes to them.
+    accepts: [bool; 2],
+}
+
+impl Dropping<'_> {
+    /// The chains of a listing by nft that drop at the hook of this name.
+    fn at<'a>(hook: &str, listing: &'a str) -> Vec<Dropping<'a>> {
+        let hook = format!("hook {hook} ");
+        let mut found = Vec::new();
+        let (mut table, mut name, mut last) = ("", "", "");
+        let (mut is_at_hook, mut by_policy, mut accepts) = (false, false, [false; 2]);
+        for line in listing.lines().map(str::trim) {
+            if let Some(words) = line.strip_prefix("table ").and_then(|rest| rest.strip_suffix(" {")) {
+                (table, name) = (words, "");
+            } else if let Some(words) = line.strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {")) {
+                (name, last, is_at_hook, by_policy, accepts) = (words, "", false, false, [false; 2]);
+            } else if line.contains(&hook) {
+                // Rules of the family `bridge` see no routed packets.
+                let family = table.split_whitespace().next();
+                is_at_hook = ["ip", "ip6", "inet"].iter().any(|routed| family == Some(*routed));
+                by_policy = line.contains("policy drop");
+            } else if line == "}" && !name.is_empty() {
+                let by = match (by_policy, is_refusal(last)) {
+                    (true, _) => Some("the policy"),
+                    (false, true) => Some("the last rule"),
+                    (false, false) => None,
+                };
+                found.extend(by.filter(|_| is_at_hook).map(|by| Dropping { table, name, by, accepts }));
+                (name, is_at_hook) = ("", false);
+            } else {
+                if line.ends_with("accept") {
+                    accepts =
+                        [accepts[0] || line.starts_with(OURS), accepts[1] || line.starts_with(OURS_BACK)];
+                }
+                last = line;
+            }
+        }
+        found
+    }
+
+    fn why(&self, listing: &str) -> String {
+        let program = match () {
+            () if self.is_firewalld() => " (firewalld)",
+            () if is_of_ufw(listing) => " (ufw)",
+            () => "",
+        };
+        let Self { table, name, by, accepts: _ } = self;
+        let verb = if *by == "the policy" { "is drop" } else { "refuses the rest" };
+        format!("{by} of chain {name} in table {table}{program} {verb}")
+    }
+
+    fn is_firewalld(&self) -> bool {
+        self.table.ends_with(" firewalld")
+    }
+}
+
+/// Whether a rule drops or rejects every packet that reaches it.
+fn is_refusal(rule: &str) -> bool {
+    let words: Vec<&str> = rule.split_whitespace().collect();
+    let rest = match words[..] {
+        ["counter", "packets", _, "bytes", _, ..] => &words[5..],
+        ["counter", ..] => &words[1..],
+        _ => &words[..],
+    };
+    matches!(rest.first(), Some(&"drop" | &"reject"))
+}
+
+fn is_of_ufw(listing: &str) -> bool {
+    listing.contains("chain ufw")
+}
+
 /// The chains of a listing by nft that drop at the forward hook.
 fn in_nftables(listing: &str) -> Vec<Obstacle> {
-    let mut found = Vec::new();
-    let (mut table, mut chain) = ("", "");
-    let (mut drops, mut accepts) = (false, [false; 2]);
-    for line in listing.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix("table ").and_then(|rest| rest.strip_suffix(" {")) {
-            (table, chain) = (name, "");
-        } else if let Some(name) = line.strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {")) {
-            (chain, drops, accepts) = (name, false, [false; 2]);
-        } else if line.contains("hook forward") {
-            // Rules of the family `bridge` see no routed packets.
-            drops = line.contains("policy drop")
-                && ["ip", "ip6", "inet"]
-                    .iter()
-                    .any(|family| table.split_whitespace().next() == Some(*family));
-        } else if line.ends_with("accept") {
-            accepts = [accepts[0] || line.starts_with(OURS), accepts[1] || line.starts_with(OURS_BACK)];
-        } else if line == "}" && !chain.is_empty() {
-            if drops {
-                let why = format!("the policy of chain {chain} in table {table} is drop");
-                let place = Chain::Nft(table.to_owned(), chain.to_owned());
-                found.push(Obstacle::of(why, place, accepts == [true; 2]));
-            }
-            (chain, drops) = ("", false);
+    // firewalld accepts all from the devices of this zone; it writes the pattern as nft does.
+    let is_trusted = listing.lines().any(|line| line.trim().starts_with(OURS) && line.contains("_trusted"));
+    let of = |dropping: Dropping<'_>| {
+        if dropping.is_firewalld() {
+            return Obstacle::of(dropping.why(listing), Chain::Firewalld, is_trusted);
         }
+        let place = Chain::Nft(dropping.table.to_owned(), dropping.name.to_owned());
+        Obstacle::of(dropping.why(listing), place, dropping.accepts == [true; 2])
+    };
+    Dropping::at("forward", listing).into_iter().map(of).collect()
+}
+
+/// The reason that clients do not reach a server at `port` of this host over UDP, and the fix: a chain drops what comes in, and no rule
+/// names the port.
+pub(crate) fn obstacle_of_clients(port: u16) -> Option<(String, String)> {
+    clients_in(&output("nft", &["list", "ruleset"]), port)
+}
+
+fn clients_in(listing: &str, port: u16) -> Option<(String, String)> {
+    let names_port = |line: &str| {
+        let is_port = |word: &str| word.trim_matches([',', '{', '}']) == port.to_string();
+        line.contains("dport") && line.contains("accept") && line.split_whitespace().any(is_port)
+    };
+    if listing.lines().any(names_port) {
+        return None;
     }
-    found
+    let dropping = Dropping::at("input", listing).into_iter().next()?;
+    let fix = if dropping.is_firewalld() {
+        format!("firewall-cmd --add-port={port}/udp")
+    } else if is_of_ufw(listing) {
+        format!("ufw allow {port}/udp")
+    } else {
+        format!("nft insert rule {} {} udp dport {port} accept", dropping.table, dropping.name)
+    };
+    Some((format!("{}, and no rule accepts port {port}", dropping.why(listing)), fix))
 }
 
 /// The same for the rules of the older iptables.
@@ -222,6 +322,58 @@ mod tests {
             assert_eq!(in_nftables(&DOCKER.replace(ours, others)), [], "{others}");
         }
         assert_eq!(in_nftables(""), []);
+    }
+
+    const FIREWALLD: &str = "table inet firewalld {
+\tchain filter_INPUT {
+\t\ttype filter hook input priority filter + 10; policy accept;
+\t\tct state { established, related } accept
+\t\tjump filter_INPUT_POLICIES
+\t\treject with icmpx admin-prohibited
+\t}
+
+\tchain filter_FORWARD {
+\t\ttype filter hook forward priority filter + 10; policy accept;
+\t\tct state { established, related } accept
+\t\tjump filter_FORWARD_POLICIES
+\t\treject with icmpx admin-prohibited
+\t}
+}
+";
+
+    #[test]
+    fn a_chain_of_firewalld_that_rejects_the_rest_is_found_with_a_command_of_firewalld() {
+        let [obstacle] = &in_nftables(FIREWALLD)[..] else { panic!("one chain forwards") };
+        assert_eq!(
+            obstacle.why,
+            "the last rule of chain filter_FORWARD in table inet firewalld (firewalld) refuses the rest"
+        );
+        assert_eq!(obstacle.fix, "firewall-cmd --zone=trusted --add-interface=plait+");
+        let trusted =
+            FIREWALLD.replace("jump filter_INPUT_POLICIES", "iifname \"plait*\" goto filter_IN_trusted");
+        assert!(!is_shut(&in_nftables(&trusted)));
+        let limited = FIREWALLD.replace("reject with", "ct state invalid reject with");
+        assert_eq!(in_nftables(&limited), [], "it refuses some packets only");
+    }
+
+    #[test]
+    fn a_chain_that_drops_clients_is_found_unless_a_rule_names_the_port() {
+        let (why, fix) = clients_in(FIREWALLD, 7443).expect("it rejects");
+        assert!(why.ends_with("(firewalld) refuses the rest, and no rule accepts port 7443"), "{why}");
+        assert_eq!(fix, "firewall-cmd --add-port=7443/udp");
+        let ufw = DOCKER
+            .replace("FORWARD", "INPUT")
+            .replace("hook forward", "hook input")
+            .replace("DOCKER", "ufw-user-input");
+        let (why, fix) = clients_in(&ufw, 7443).expect("it drops");
+        assert!(why.contains("table ip filter (ufw) is drop") && fix == "ufw allow 7443/udp", "{why}; {fix}");
+        for rule in [
+            "udp dport 7443 accept",
+            "meta l4proto { tcp, udp } th dport { 22, 7443 } counter packets 0 bytes 0 accept",
+        ] {
+            assert_eq!(clients_in(&ufw.replace("iifname \"docker0\" accept", rule), 7443), None, "{rule}");
+        }
+        assert_eq!(clients_in(DOCKER, 7443), None, "it concerns forwarded packets");
     }
 
     #[test]

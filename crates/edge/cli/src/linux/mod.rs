@@ -10,6 +10,7 @@ mod door;
 pub(crate) mod firewall;
 pub(crate) mod limits;
 mod listen;
+mod machine;
 mod manual;
 pub(crate) mod memory;
 mod network;

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use plait::Carriers;
+use plait_console::prerequisite::may_change_the_network;
 
 use super::firewall::{self, Opening};
 use crate::options::Options;
@@ -30,7 +31,7 @@ pub(crate) fn why_not(device: &str) -> String {
 /// value lives.
 pub(crate) fn clear_the_way(options: &Options) -> anyhow::Result<Option<Opening>> {
     // With sockets of UDP nothing is forwarded.
-    if !crate::system::is_root() || options.carrier == Carriers::Udp {
+    if !may_change_the_network() || options.carrier == Carriers::Udp {
         return Ok(None);
     }
     if options.open_firewall {

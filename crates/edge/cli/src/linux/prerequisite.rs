@@ -4,11 +4,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 pub(crate) use plait_console::prerequisite::MissingPrerequisite;
-use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user};
+use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user, may_change_the_network};
 
 use crate::exit::Exit;
-use crate::linux::firewall;
-use crate::linux::run;
+use crate::linux::{firewall, machine, run};
 use crate::options::Options;
 
 /// One prerequisite to try.
@@ -21,11 +20,14 @@ pub(crate) enum Check {
     PrivateNetwork,
     Translation,
     Forwarding,
+    Clients,
+    Conntrack,
+    Clock,
 }
 
 impl Check {
     /// All prerequisites, in the order of the report.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Privileges,
         Self::Tun,
         Self::Ip,
@@ -33,6 +35,9 @@ impl Check {
         Self::PrivateNetwork,
         Self::Translation,
         Self::Forwarding,
+        Self::Clients,
+        Self::Conntrack,
+        Self::Clock,
     ];
 
     /// The prerequisites of the stack on this machine.
@@ -43,7 +48,17 @@ impl Check {
 
     /// Whether connections of this user to other hosts fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
-        !is_ordinary_user() || Self::SOCKETS.contains(&self)
+        match self {
+            Self::Clients | Self::Clock => false,
+            Self::Conntrack => true,
+            Self::Privileges
+            | Self::Tun
+            | Self::Ip
+            | Self::Nft
+            | Self::PrivateNetwork
+            | Self::Translation
+            | Self::Forwarding => !is_ordinary_user() || Self::SOCKETS.contains(&self),
+        }
     }
 
     /// Its name.
@@ -56,6 +71,9 @@ impl Check {
             Self::PrivateNetwork => "private network",
             Self::Translation => "address translation",
             Self::Forwarding => "forwarding",
+            Self::Clients => "incoming",
+            Self::Conntrack => "conntrack",
+            Self::Clock => "clock",
         }
     }
 
@@ -66,7 +84,9 @@ impl Check {
                 "all connections over TCP; --carrier udp does without"
             }
             Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
-            Self::Ip => "all connections",
+            Self::Ip | Self::Conntrack => "all connections",
+            Self::Clients => "plait serve and listen over UDP",
+            Self::Clock => "certificates (--ca), keys in DNS",
             Self::PrivateNetwork => "plait run",
         }
     }
@@ -81,6 +101,9 @@ impl Check {
             Self::PrivateNetwork => private_network(),
             Self::Translation => translation(),
             Self::Forwarding => forwarding(),
+            Self::Clients => clients(),
+            Self::Conntrack => machine::conntrack(),
+            Self::Clock => machine::clock(),
         }
         .map_err(|missing| MissingPrerequisite::named(self.name(), missing))
     }
@@ -176,8 +199,8 @@ pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     let missing = match Exit::from(&error) {
         Exit::Missing => first(checks),
-        // An ordinary user sends through sockets: no packet is forwarded here.
-        Exit::Unreachable if is_ordinary_user() => None,
+        // Without the capability plait sends through sockets: no packet is forwarded here.
+        Exit::Unreachable if !may_change_the_network() => None,
         Exit::Unreachable => first(&[Check::Forwarding]),
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy | Exit::PerhapsDelivered => None,
     };
@@ -211,40 +234,61 @@ fn private_network() -> Found {
     })
 }
 
-/// Whether nft accepts a translating rule, in a namespace where it does no harm.
+/// Whether nft accepts a translating rule, in a namespace where it does no harm. CAP_NET_ADMIN alone makes no namespace: then the rule is
+/// only checked.
 fn translation() -> Found {
-    const TABLE: &[u8] = b"table inet plait_doctor {\nchain c { type nat hook postrouting priority 100; oifname \"lo\" masquerade; }\n}\n";
-    prerequisite::in_namespace(|| {
-        let child = Command::new("nft")
-            .args(["-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn();
-        let output = child.and_then(|mut child| {
-            if let Some(mut stdin) = child.stdin.take() {
-                stdin.write_all(TABLE)?;
-            }
-            child.wait_with_output()
-        });
-        match output {
-            Ok(output) if output.status.success() => Ok("nat and masquerade of nf_tables".to_owned()),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), KERNEL_NAT.into()))
-            }
-            Err(error) => Err((format!("nft: {error}"), KERNEL_NAT.into())),
-        }
-    })
+    if is_ordinary_user() && may_change_the_network() {
+        return accepts_translation(&["--check", "-f", "-"]);
+    }
+    prerequisite::in_namespace(|| accepts_translation(&["-f", "-"]))
 }
 
+fn accepts_translation(words: &[&str]) -> Found {
+    const TABLE: &[u8] = b"table inet plait_doctor {\nchain c { type nat hook postrouting priority 100; oifname \"lo\" masquerade; }\n}\n";
+    let child = Command::new("nft")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let output = child.and_then(|mut child| {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(TABLE)?;
+        }
+        child.wait_with_output()
+    });
+    match output {
+        Ok(output) if output.status.success() => Ok("nat and masquerade of nf_tables".to_owned()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err((format!("nft: {}", said.lines().next().unwrap_or_default().trim()), KERNEL_NAT.into()))
+        }
+        Err(error) => Err((format!("nft: {error}"), KERNEL_NAT.into())),
+    }
+}
+
+const UNSEEN: &str = "the firewall's rules can only be seen with CAP_NET_ADMIN";
+
 fn forwarding() -> Found {
-    if is_ordinary_user() {
-        return Err(("the firewall's rules can only be seen by root".to_owned(), AS_ROOT.into()));
+    if !may_change_the_network() {
+        return Err((UNSEEN.to_owned(), AS_ROOT.into()));
     }
     match firewall::obstacle() {
         None => Ok("no firewall drops what plait forwards".to_owned()),
         Some(obstacle) => Err((obstacle.why, obstacle.fix.into())),
+    }
+}
+
+/// The port of `plait serve` if no other is given.
+const PORT: u16 = 7443;
+
+fn clients() -> Found {
+    if !may_change_the_network() {
+        return Err((UNSEEN.to_owned(), AS_ROOT.into()));
+    }
+    match firewall::obstacle_of_clients(PORT) {
+        None => Ok(format!("no firewall drops clients at port {PORT} over UDP")),
+        Some((why, fix)) => Err((why, fix.into())),
     }
 }
 
