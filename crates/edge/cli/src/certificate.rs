@@ -100,20 +100,20 @@ impl Authorities {
         Ok(host)
     }
 
-    /// How the server at `host` is identified: by `key` if there is one.
-    pub(crate) fn expect(&self, host: &str, key: Option<Fingerprint>) -> anyhow::Result<Trust> {
-        match (key, &self.ca) {
-            (Some(_), Some(_)) => bail!(
+    /// How the server at `host` is identified: by one of `keys` if there are some.
+    pub(crate) fn expect(&self, host: &str, keys: &[Fingerprint]) -> anyhow::Result<Trust> {
+        match (keys, &self.ca) {
+            ([_, ..], Some(_)) => bail!(
                 "the server is to be known by its key and by a certificate\n  fix: leave out --ca, or the key"
             ),
-            (Some(key), None) => Ok(Trust::pinned(key)),
-            (None, Some(file)) => {
+            ([_, ..], None) => Ok(Trust::any_of(keys.iter().copied())),
+            ([], Some(file)) => {
                 let name = self.server_name.as_deref().unwrap_or(host);
                 let trust = Trust::authorities_for(name, &read(file)?);
                 trust.with_context(|| format!("in {}", file.display()))
             }
             // Compared with what is known before a byte of data is sent.
-            (None, None) => Ok(Trust::anonymous()),
+            ([], None) => Ok(Trust::anonymous()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Authorities {
     pub(crate) fn remedy(&self, error: &plait::Error) -> Option<String> {
         match error.kind() {
             ErrorKind::CertificateDates => Some(format!(
-                "the operator of the server has to renew its certificate; if the clock of this machine is wrong (it is {:.0} here), set it",
+                "the operator of the server has to renew its certificate; if the clock of this machine is wrong (it is {:.0} here), set it (plait doctor)",
                 jiff::Timestamp::now()
             )),
             ErrorKind::NotAuthenticated if self.are_given() => Some(

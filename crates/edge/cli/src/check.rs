@@ -20,7 +20,7 @@ use crate::protection::default_store;
 use crate::status::SCHEMA;
 
 /// Try each path to the server alone, over TCP and over UDP, with a sealed connection for each: print what comes through, what is
-/// stripped, and how fast. It takes some seconds. Without root only UDP can be tried.
+/// stripped, and the round trip. It takes some seconds. Without root only UDP can be tried.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_CHECK)]
 pub(crate) struct Check {
@@ -143,9 +143,6 @@ struct Way {
     min_rtt_ms: Option<f64>,
     /// Fraction of the lost segments, 0 to 1.
     loss: Option<f64>,
-    /// Bits per second, at least: towards the server, and from it.
-    rate_up: Option<u64>,
-    rate_down: Option<u64>,
     handshake: Option<&'static str>,
     key_exchange: Option<&'static str>,
     suite: Option<&'static str>,
@@ -179,15 +176,16 @@ impl Trial {
     /// No path could be tried at all. That no path can be used is in the report ([`Report::usability`]).
     pub(crate) async fn run(&self, server: &ServerUrl) -> anyhow::Result<Report> {
         let store = self.keys.clone().map_or_else(default_store, KeyStore::new);
-        let known = store.known_peers().find(&server.authority())?.map(|known| known.fingerprint);
-        let key = server.pin.or(known);
-        let mut sealing = match key {
-            Some(key) => Sealing::new(Trust::pinned(key)),
+        let known = store.known_peers().keys_of(&server.authority())?;
+        let known: Vec<_> = known.into_iter().map(|known| known.fingerprint).collect();
+        let keys = server.pin.map_or_else(|| known.clone(), |pin| vec![pin]);
+        let mut sealing = match keys.is_empty() {
+            false => Sealing::new(Trust::any_of(keys.iter().copied())),
             // No data is sent: the check only finds out which server answers.
-            None => Sealing::new(Trust::anonymous()),
+            true => Sealing::new(Trust::anonymous()),
         };
         // Some servers accept certain clients only. An unknown server does not see our key.
-        if key.is_some() && store.path("identity").exists() {
+        if !keys.is_empty() && store.path("identity").exists() {
             sealing = sealing.identity(&Identity::load(store.path("identity"))?);
         }
         let sealing = sealing.handshakes([Handshake::Tls13]).full_handshakes();
@@ -198,7 +196,7 @@ impl Trial {
         let devices = ways.iter().map(|way| way.device.clone()).collect();
         let networks = tokio::task::spawn_blocking(move || networks_behind(devices)).await?;
         let shared = SharedReport::all(&networks, &ways);
-        Ok(Report { shared, ..Report::new(server, known, &ways) })
+        Ok(Report { shared, ..Report::new(server, &known, &ways) })
     }
 
     fn remote(&self, server: &ServerUrl) -> Remote {
@@ -238,15 +236,15 @@ impl NotUsable {
 }
 
 impl Report {
-    fn new(server: &ServerUrl, known: Option<Fingerprint>, ways: &[WayReport]) -> Self {
+    fn new(server: &ServerUrl, known: &[Fingerprint], ways: &[WayReport]) -> Self {
         let shown: Vec<&Peer> = ways.iter().filter_map(|way| Some(&way.measured.as_ref()?.peer)).collect();
         let key = KeyReport {
             shown: shown.first().map(ToString::to_string),
             known: match (server.pin, known, shown.first()) {
                 (_, _, None) => "none",
                 (Some(_), _, _) => "given",
-                (None, Some(_), _) => "known",
-                (None, None, _) => "new",
+                (None, [_, ..], _) => "known",
+                (None, [], _) => "new",
             },
             agrees: shown.windows(2).all(|pair| pair[0] == pair[1]),
         };
@@ -271,7 +269,7 @@ impl Report {
 
     /// For people.
     pub(crate) fn words(&self) -> String {
-        let header = ["PATH", "CARRIER", "RESULT", "RTT", "LOSS", "MTU", "UP", "DOWN", "NAT"];
+        let header = ["PATH", "CARRIER", "RESULT", "RTT", "LOSS", "MTU", "NAT"];
         let mut rows = vec![header.map(str::to_owned)];
         rows.extend(self.ways.iter().map(Way::row));
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
@@ -331,7 +329,6 @@ impl From<&WayReport> for Way {
     fn from(way: &WayReport) -> Self {
         let measured = way.measured.as_ref();
         let millis = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1000.0);
-        let bits = |rate: Option<u64>| rate.map(|bytes| bytes * 8);
         let of = |what: fn(&Measured) -> Option<Duration>| millis(measured.and_then(what));
         Self {
             path: way.device.clone(),
@@ -349,8 +346,6 @@ impl From<&WayReport> for Way {
             rtt_ms: of(|measured| measured.round_trip),
             min_rtt_ms: of(|measured| measured.min_round_trip),
             loss: measured.map(|measured| measured.loss),
-            rate_up: bits(measured.and_then(|measured| measured.rate_up)),
-            rate_down: bits(measured.and_then(|measured| measured.rate_down)),
             handshake: measured.and_then(|measured| measured.handshake),
             key_exchange: measured.and_then(|measured| measured.key_exchange),
             suite: measured.and_then(|measured| measured.cipher_suite),
@@ -371,9 +366,8 @@ impl From<&Interference> for OptionReport {
 }
 
 impl Way {
-    fn row(&self) -> [String; 9] {
+    fn row(&self) -> [String; 7] {
         let none = || "-".to_owned();
-        let rate = |bits: Option<u64>| bits.map_or_else(none, rate);
         [
             self.path.clone(),
             self.carrier.clone(),
@@ -381,8 +375,6 @@ impl Way {
             self.rtt_ms.map_or_else(none, |rtt| format!("{rtt:.1}ms")),
             self.loss.map_or_else(none, |loss| format!("{:.1}%", loss * 100.0)),
             self.mtu.map_or_else(none, |mtu| mtu.to_string()),
-            rate(self.rate_up),
-            rate(self.rate_down),
             match self.nat {
                 Some(true) => "yes".to_owned(),
                 Some(false) => "no".to_owned(),
@@ -425,15 +417,6 @@ impl Way {
     }
 }
 
-/// Bits per second with a unit.
-fn rate(bits: u64) -> String {
-    match bits {
-        0..10_000_000 => format!("{:.1}M", bits as f64 / 1e6),
-        10_000_000..1_000_000_000 => format!("{:.0}M", bits as f64 / 1e6),
-        _ => format!("{:.1}G", bits as f64 / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,8 +438,6 @@ mod tests {
             rtt_ms: None,
             min_rtt_ms: None,
             loss: None,
-            rate_up: None,
-            rate_down: None,
             handshake: None,
             key_exchange: None,
             suite: None,
@@ -491,10 +472,5 @@ mod tests {
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped behind the SYN/ACK, as it seems\n"), "{text}");
         assert!(text.contains("\nwan1 and wan2 leave by one\n"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
-    }
-
-    #[test]
-    fn rates_have_the_unit_that_fits() {
-        assert_eq!([rate(950_000), rate(93_400_000), rate(2_340_000_000)], ["0.9M", "93M", "2.3G"]);
     }
 }

@@ -8,7 +8,6 @@ use plait::{ErrorKind, Fingerprint, Remote};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
-use crate::exit;
 use crate::options::{Options, seconds};
 use crate::protection::{self, HostPaths, Trust};
 use crate::running::Running;
@@ -17,6 +16,7 @@ use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
 use crate::system::control;
 use crate::time_limit::TimeLimit;
+use crate::{exit, stripped, way_out};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
@@ -59,6 +59,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let host = session::host_for(&arguments.options, addresses.first().map(SocketAddr::ip))?;
     let host = arguments.authorities.with_anchors(host)?.start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
+    way_out::require(&host, &place, &addresses).await?;
     let (mut protection, mut trust) = opener(HostPaths::of(&host))?;
     let limit = TimeLimit::new(arguments.connect_timeout);
     let addresses = trust.look_up(&host, &remote, addresses, limit).await?;
@@ -69,17 +70,13 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses.iter().copied());
-    let stream = match host.connect_with(remote.clone(), protection, &limit.rest()).await {
+    let rest = limit.rest();
+    let opened = limit.patiently(&place, host.connect_with(remote.clone(), protection, &rest)).await;
+    let stream = match opened {
         Ok(stream) => stream,
         Err(error) => {
-            let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
-            let are_paths_missing = is_unproved && trust.goes_by_paths();
-            let error = explain(error, &place, &arguments, &trust);
-            if !are_paths_missing {
-                return Err(error);
-            }
             drop((control, host));
-            return Err(name_hosts(error, &arguments, &trust, (remote, &addresses)).await);
+            return Err(diagnose(error, &place, &arguments, &trust, (remote, &addresses)).await);
         }
     };
     log_carriers(stream.status().as_ref());
@@ -104,6 +101,25 @@ fn ended_early(error: std::io::Error, place: &str) -> anyhow::Error {
         None => format!("the connection to {place} has ended early"),
     };
     anyhow::Error::new(error).context(context)
+}
+
+/// The reason of a failed connection, and the fix, after a look at each path if that may tell more.
+async fn diagnose(
+    error: plait::Error,
+    place: &str,
+    arguments: &Connect,
+    trust: &Trust,
+    (remote, addresses): (Remote, &[SocketAddr]),
+) -> anyhow::Error {
+    let (options, authorities, server) = (&arguments.options, &arguments.authorities, server(arguments));
+    let at = (remote.clone(), addresses);
+    if let Some(why) = stripped::explain(&error, options, authorities, &server, at).await {
+        return anyhow::Error::new(error).context(format!("cannot connect to {place}: {why}"));
+    }
+    let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
+    let are_paths_missing = is_unproved && trust.goes_by_paths();
+    let error = explain(error, place, arguments, trust);
+    if are_paths_missing { name_hosts(error, arguments, trust, (remote, addresses)).await } else { error }
 }
 
 /// The reason of a failed connection, and the fix.

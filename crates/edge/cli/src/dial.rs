@@ -33,7 +33,7 @@ use crate::status::{Reporter, log_carriers};
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::time_limit::TimeLimit;
-use crate::{exit, output, protection, server_addresses, server_watch, session};
+use crate::{exit, output, protection, server_addresses, server_watch, session, stripped, way_out};
 
 /// The server of `run`, `proxy` and `forward`.
 #[derive(Debug, Args)]
@@ -115,6 +115,8 @@ impl Towards {
         let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?;
         let host = self.authorities.with_anchors(host)?.start()?;
         let firewall = session::clear_the_way(&self.options, &host)?;
+        let place = format!("the server {}", self.server.authority());
+        way_out::require(&host, &place, &addresses).await?;
         let paths = HostPaths::of(&host);
         let mut protection = self.protection(self.server.pin, paths)?;
         let limit = limit.without(found_at.elapsed());
@@ -126,7 +128,9 @@ impl Towards {
             protection = protection::published(&self.options, keys)?;
         }
         let remote = self.remote().at(addresses.iter().copied());
-        let server = match host.connect_with(remote, protection.clone(), &limit.rest()).await {
+        let rest = limit.rest();
+        let opened = limit.patiently(&place, host.connect_with(remote, protection.clone(), &rest)).await;
+        let server = match opened {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
                 let open_at = Instant::now();
@@ -212,7 +216,7 @@ impl Towards {
         protection: Protection,
         paths: HostPaths,
     ) -> anyhow::Result<Protection> {
-        let is_known = self.authorities.are_given() || server_identity.expected().is_some();
+        let is_known = self.authorities.are_given() || !server_identity.expected().is_empty();
         let is_required = protection::requires_sealing(&self.options);
         let sealed = protection::sealed_with(first.status().as_ref(), is_required)?;
         match shown_by(first.peer_identity()) {
@@ -248,7 +252,11 @@ impl Towards {
             }
         }
         let mut context = format!("cannot reach the server {}", self.server.authority());
-        if error.kind() == ErrorKind::Refused {
+        let at = (self.remote().at(addresses.iter().copied()), addresses);
+        let stripped = stripped::explain(&error, &self.options, &self.authorities, &self.server, at).await;
+        if let Some(stripped) = stripped {
+            context += &format!(": {stripped}");
+        } else if error.kind() == ErrorKind::Refused {
             context +=
                 ": nothing listens there\n  fix: start plait serve there, or use the URL that it prints";
         } else if error.kind() == ErrorKind::TimedOut {

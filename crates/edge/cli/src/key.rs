@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use plait::{Fingerprint, Identity, NameBasis, PublicKey};
+use plait_keys::KnownPeersError;
 use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
@@ -36,14 +37,17 @@ enum Action {
         /// Name and port of the server: HOST[:PORT] for our own key, or plait://HOST:PORT#FINGERPRINT.
         server: ServerUrl,
     },
-    /// Remember a server's key. If the server is known with another key, forget that first.
+    /// Remember a server's key. A second key of the same server needs --also.
     Trust {
         /// The server with its key: plait://HOST:7443#FINGERPRINT.
         server: ServerUrl,
+        /// Keep the keys that the server is known by, and accept this one, too: for a server that will change its key.
+        #[arg(long)]
+        also: bool,
     },
-    /// Forget a server's key.
+    /// Forget all keys of a server, or one of them.
     Forget {
-        /// HOST[:PORT].
+        /// HOST[:PORT] for all its keys, plait://HOST:7443#FINGERPRINT for this one.
         server: ServerUrl,
     },
     /// Allow a client of plait serve, by its public key as plait key show prints it on the client.
@@ -81,19 +85,8 @@ impl Key {
                 own(&store)?
             }
             Action::Tlsa { server } => tlsa(&store, &server)?,
-            Action::Trust { server } => {
-                let Some(pin) = server.pin else {
-                    bail!("the server's key is missing: give plait://{}#FINGERPRINT", server.authority());
-                };
-                store.known_peers().pin(&server.authority(), pin)?;
-                format!("{} {pin}\n", server.authority())
-            }
-            Action::Forget { server } => {
-                if !store.known_peers().forget(&server.authority())? {
-                    bail!("{} is not known", server.authority());
-                }
-                String::new()
-            }
+            Action::Trust { server, also } => trust(&store, &server, also)?,
+            Action::Forget { server } => forget(&store, &server)?,
             Action::Authorize { key, name, allow } => {
                 let key = key.join(" ");
                 let public: PublicKey = key.parse().with_context(|| format!("{key:?} is no public key"))?;
@@ -111,6 +104,38 @@ impl Key {
             Action::List => list(&store)?,
         };
         output::result(text)
+    }
+}
+
+/// Stores the key in the URL; beside the keys of the same server only if the user says so.
+fn trust(store: &KeyStore, server: &ServerUrl, also: bool) -> anyhow::Result<String> {
+    let (peers, authority) = (store.known_peers(), server.authority());
+    let Some(pin) = server.pin else {
+        bail!("the server's key is missing: give plait://{authority}#FINGERPRINT");
+    };
+    if also {
+        peers.pin_also(&authority, pin)?;
+    } else if let Err(error) = peers.pin(&authority, pin) {
+        let KnownPeersError::AnotherKey { file, known, .. } = error else { return Err(error.into()) };
+        bail!(
+            "{authority} is known by another key: nothing was changed\n  known    {}  ({}:{})\n  given    {pin}\n  fix: if its operator \
+             says that both are its keys, plait key trust --also {server}; if only the new one is, plait key forget {authority} first",
+            known.fingerprint,
+            file.display(),
+            known.line
+        );
+    }
+    Ok(format!("{authority} {pin}\n"))
+}
+
+fn forget(store: &KeyStore, server: &ServerUrl) -> anyhow::Result<String> {
+    let (peers, authority) = (store.known_peers(), server.authority());
+    match server.pin {
+        Some(pin) if !peers.forget_key(&authority, pin)? => {
+            bail!("{authority} is not known by the key {pin}")
+        }
+        None if !peers.forget(&authority)? => bail!("{authority} is not known"),
+        Some(_) | None => Ok(String::new()),
     }
 }
 

@@ -40,9 +40,11 @@ mod session;
 mod shown;
 mod sightings;
 mod status;
+mod stripped;
 mod time_limit;
 #[cfg(unix)]
 mod unix;
+mod way_out;
 
 use std::alloc::System;
 use std::process::ExitCode;

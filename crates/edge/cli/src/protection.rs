@@ -76,16 +76,16 @@ pub(crate) fn opener(
         }
         return Ok((unsealed(options), trust));
     }
-    let key = trust.key_asked_for(authorities);
-    if options.handshake == Some(options::Handshake::Tcpcrypt) && (is_decided || key.is_some()) {
+    let keys = trust.keys_asked_for(authorities);
+    if options.handshake == Some(options::Handshake::Tcpcrypt) && (is_decided || !keys.is_empty()) {
         bail!(
             "tcpcrypt authenticates neither host, and the identity of this server is known (fix: use --handshake tls)"
         );
     }
-    let sealing = as_us(options, authorities.expect(trust.server.host(), key)?)?;
+    let sealing = as_us(options, authorities.expect(trust.server.host(), &keys)?)?;
     // Before an unknown server is trusted, and sent a byte, an attacker in the middle of one path is detected.
     let is_tls = options.handshake != Some(options::Handshake::Tcpcrypt);
-    let paths = if key.is_none() && !is_decided && is_tls && trust.server.goes_by_paths() {
+    let paths = if keys.is_empty() && !is_decided && is_tls && trust.server.goes_by_paths() {
         if weaker(options) != Policy::Require {
             bail!(
                 "a server that is not known cannot be believed by its paths where it need not seal\n  fix: leave out \
@@ -130,7 +130,7 @@ pub(crate) fn inquirer(
     authorities: &Authorities,
     server: &ServerUrl,
 ) -> anyhow::Result<Protection> {
-    sealed(options, Sealing::new(authorities.expect(&server.host, None)?))
+    sealed(options, Sealing::new(authorities.expect(&server.host, &[])?))
 }
 
 fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection> {
@@ -305,9 +305,9 @@ fn judged(peer: Peer, is_required: bool) -> anyhow::Result<Option<Peer>> {
 }
 
 impl Trust {
-    /// The key that the handshake must prove. An earlier key does not count if a certificate is asked for.
-    fn key_asked_for(&self, authorities: &Authorities) -> Option<Fingerprint> {
-        if authorities.are_given() { self.server.pin() } else { self.server.expected() }
+    /// The keys of which the handshake must prove one. Earlier keys do not count if a certificate is asked for.
+    fn keys_asked_for(&self, authorities: &Authorities) -> Vec<Fingerprint> {
+        if authorities.are_given() { Vec::from_iter(self.server.pin()) } else { self.server.expected() }
     }
 
     /// Returns the fix for a server that could not prove its earlier identity, or a new server that was not seen over several paths.
@@ -351,7 +351,7 @@ impl Trust {
 
     /// Number of disjoint paths to the host that `stream` has reached; of interest for a new server.
     pub(crate) fn paths_to(&self, stream: &Stream) -> u8 {
-        let is_asked = self.is_asked_for && !self.is_decided && self.server.expected().is_none();
+        let is_asked = self.is_asked_for && !self.is_decided && self.server.expected().is_empty();
         if is_asked { self.server.paths_to(stream) } else { 0 }
     }
 
@@ -368,15 +368,15 @@ impl Trust {
             say("warning: the peer cannot seal: each host on the path can read and change the data");
             return Ok(());
         };
-        match (peer, self.server.expected()) {
+        match (peer, &self.server.expected()[..]) {
             _ if self.is_decided => Ok(()),
             (Peer::Key(shown), _) => self.server.meet(shown, paths),
-            (_, Some(expected)) => {
+            (_, [expected, ..]) => {
                 Err(WrongPeer(format!("the server does not show the key {expected} that it is known by"))
                     .into())
             }
-            (Peer::Certificate, None) => Ok(()),
-            (_, None) => {
+            (Peer::Certificate, []) => Ok(()),
+            (_, []) => {
                 say("warning: encrypted, but the peer is not authenticated (tcpcrypt)");
                 Ok(())
             }
@@ -462,14 +462,14 @@ mod tests {
                 &server.parse().expect("a server"),
                 HostPaths::Several,
             )?;
-            anyhow::Ok((format!("{protection:?}"), trust.key_asked_for(&words.authorities)))
+            anyhow::Ok((format!("{protection:?}"), trust.keys_asked_for(&words.authorities)))
         };
         let (protection, key) = opened("gw:7443", "").expect("good words");
         let pinned = format!("trust: {:?}", plait::Trust::pinned(known));
-        assert_eq!(key, Some(known));
+        assert_eq!(key, [known]);
         assert!(protection.contains(&pinned), "in the handshake, not behind it: {protection}");
         let (protection, key) = opened("other:7443", "").expect("good words");
-        assert_eq!(key, None, "what is new is judged when it has shown itself");
+        assert_eq!(key, [], "what is new is judged when it has shown itself");
         assert!(!protection.contains(&pinned), "{protection}");
         let tcpcrypt = opened("gw:7443", "--handshake tcpcrypt").map(drop);
         assert!(tcpcrypt.expect_err("it proves nothing").to_string().contains("--handshake tls"));

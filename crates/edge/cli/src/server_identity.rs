@@ -17,7 +17,8 @@ use crate::time_limit::TimeLimit;
 pub(crate) struct ServerIdentity {
     server: ServerUrl,
     known_peers: KnownPeers,
-    known: Option<KnownPeer>,
+    /// Its keys from before, of which it shows one.
+    known: Vec<KnownPeer>,
     accepts_new: Option<AcceptNew>,
     /// The addresses of its name according to each path, if they were asked.
     names: Option<Names>,
@@ -53,7 +54,7 @@ impl ServerIdentity {
         known_peers: KnownPeers,
         accepts_new: Option<AcceptNew>,
     ) -> Result<Self, KnownPeersError> {
-        let known = known_peers.find(&server.authority())?;
+        let known = known_peers.keys_of(&server.authority())?;
         Ok(Self { server, known_peers, known, accepts_new, names: None, shared: Vec::new(), published: None })
     }
 
@@ -67,14 +68,17 @@ impl ServerIdentity {
         self.server.pin
     }
 
-    /// The key that the server must have, if it is known.
-    pub(crate) fn expected(&self) -> Option<Fingerprint> {
-        self.server.pin.or(self.known.as_ref().map(|known| known.fingerprint))
+    /// The keys of which the server must have one, if it is known.
+    pub(crate) fn expected(&self) -> Vec<Fingerprint> {
+        match self.server.pin {
+            Some(pin) => vec![pin],
+            None => self.known.iter().map(|known| known.fingerprint).collect(),
+        }
     }
 
     /// The keys of an unknown server that its DNS zone publishes, if DNSSEC has proved them. The server must have one of them.
     pub(crate) fn published(&self) -> Option<&[Fingerprint]> {
-        self.published.as_deref().filter(|_| self.expected().is_none())
+        self.published.as_deref().filter(|_| self.expected().is_empty())
     }
 
     /// Whether its key must be seen over several paths ([`FIRST_CONTACT_PATHS`]), because nothing else is known about it.
@@ -84,7 +88,7 @@ impl ServerIdentity {
 
     /// Whether the number of paths to the key holder matters, for the question and for the list.
     pub(crate) fn is_new(&self) -> bool {
-        self.expected().is_none() && self.published.is_none()
+        self.expected().is_empty() && self.published.is_none()
     }
 
     /// Asks over each path of `host` which keys the DNS zone of an unknown server publishes. If none is proved, looks up its name over each
@@ -100,7 +104,7 @@ impl ServerIdentity {
         found: Vec<SocketAddr>,
         limit: TimeLimit,
     ) -> anyhow::Result<Vec<SocketAddr>> {
-        if self.expected().is_none() {
+        if self.expected().is_empty() {
             self.published = limit.half(host.published_keys(remote)).await.flatten();
         }
         if !self.is_new() || self.accepts_new == Some(AcceptNew::OnePath) {
@@ -222,7 +226,7 @@ impl ServerIdentity {
             let why = "it does not show the key that its DNS zone publishes (TLSA, DNSSEC)";
             return Some(format!("{ASK_FOR_THE_KEY}: {why}"));
         }
-        let known = self.known.as_ref().filter(|_| self.server.pin.is_none())?;
+        let known = self.known.first().filter(|_| self.server.pin.is_none())?;
         let authority = self.server.authority();
         Some(format!(
             "if it was set up anew, plait key forget {authority}, after you have asked its operator; if not, an attacker on the path \
@@ -272,33 +276,35 @@ impl ServerIdentity {
 
     /// Returns the error if another server than the expected one answers; `None` if the expected one does, or if no path has an answer.
     pub(crate) fn changed(&self, sightings: &[Sighting]) -> Option<WrongPeer> {
-        let Some(expected) = self.expected() else {
+        let expected = self.expected();
+        if expected.is_empty() {
             let shown =
                 sightings.iter().filter_map(|sighting| Some((Some(&sighting.path[..]), sighting.shown?)));
             return self.unpublished(&shown.collect::<Vec<_>>());
-        };
+        }
         let (others, same): (Vec<_>, Vec<_>) = sightings
             .iter()
             .filter_map(|sighting| Some((sighting.path.as_str(), sighting.shown?)))
-            .partition(|(_, shown)| *shown != expected);
+            .partition(|(_, shown)| !expected.contains(shown));
         let (_, first) = others.first()?;
         let authority = self.server.authority();
-        let (since, place, fix) = match (&self.server.pin, &self.known) {
-            (None, Some(known)) => {
-                let file = self.known_peers.file();
-                let place = format!("({}:{})", file.display(), known.line);
+        let (since, trusted, fix) = match (self.server.pin, &self.known[..]) {
+            (None, known @ [first, ..]) => {
+                let file = self.known_peers.file().display();
+                let line = |KnownPeer { fingerprint, line, .. }: &KnownPeer| {
+                    format!("\n  trusted  {fingerprint}  ({file}:{line})")
+                };
                 let fix = format!("plait key forget {authority}    (after you have asked its operator)");
-                (format!("the one trusted on {}", known.first_seen), place, fix)
+                let since = format!("the one trusted on {}", first.first_seen);
+                (since, known.iter().map(line).collect::<String>(), fix)
             }
-            (Some(_), _) | (None, None) => {
+            (pin, _) => {
                 let fix = "ask the operator of the server for its URL".to_owned();
-                ("the one in its URL".to_owned(), String::new(), fix)
+                let trusted = pin.map(|pin| format!("\n  trusted  {pin}")).unwrap_or_default();
+                ("the one in its URL".to_owned(), trusted, fix)
             }
         };
-        let mut text = format!(
-            "the server {authority} shows a different key than {since}\n  trusted  {expected}  {place}",
-        );
-        text.truncate(text.trim_end().len());
+        let mut text = format!("the server {authority} shows a different key than {since}{trusted}");
         for (path, shown) in &others {
             text += &format!("\n  shown    {shown}  on path {path}");
         }
@@ -387,7 +393,7 @@ mod tests {
     fn server_identity(pin: Option<Fingerprint>, known: Option<Fingerprint>) -> ServerIdentity {
         let server = ServerUrl { host: "gw".to_owned(), port: 7443, pin };
         let known_peers = KnownPeers::in_file("/keys/known_peers");
-        let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4));
+        let known = known.map(|key| KnownPeer::new("gw:7443", key, "2026-09-02", 4)).into_iter().collect();
         ServerIdentity {
             server,
             known_peers,
@@ -452,9 +458,9 @@ mod tests {
 
     #[test]
     fn the_url_counts_more_than_what_is_remembered() {
-        assert_eq!(server_identity(Some(NEW), Some(OLD)).expected(), Some(NEW));
-        assert_eq!(server_identity(None, Some(OLD)).expected(), Some(OLD));
-        assert_eq!(server_identity(None, None).expected(), None);
+        assert_eq!(server_identity(Some(NEW), Some(OLD)).expected(), [NEW]);
+        assert_eq!(server_identity(None, Some(OLD)).expected(), [OLD]);
+        assert_eq!(server_identity(None, None).expected(), []);
     }
 
     #[test]

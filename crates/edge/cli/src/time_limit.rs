@@ -1,10 +1,16 @@
 //! The time limit of an attempt to reach a server.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plait::ConnectOptions;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::output::say;
+
+/// Silence of a server after which a person is told that the program still tries.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The time of `--connect-timeout`, from now on: for all that is asked about a server, and for the connection.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,33 @@ impl TimeLimit {
     /// The same limit without this time: it was spent on this machine, or by the user.
     pub(crate) fn without(self, spent: Duration) -> Self {
         Self { begun: self.begun + spent, ..self }
+    }
+
+    /// Awaits a connection to `place`. If it is not there after some seconds, one message says how much longer the program tries: the first
+    /// connection of the program only.
+    pub(crate) async fn patiently<T>(self, place: &str, work: impl Future<Output = T>) -> T {
+        static IS_TOLD: AtomicBool = AtomicBool::new(false);
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            result = &mut work => return result,
+            () = sleep(PATIENCE) => {}
+        }
+        if !IS_TOLD.swap(true, Ordering::Relaxed) {
+            say(&format!("no answer yet from {place}; plait tries for {}", self.left()));
+        }
+        work.await
+    }
+
+    /// The time that is left, for people.
+    fn left(self) -> String {
+        match self.limit {
+            Some(limit) => {
+                let left = limit.saturating_sub(self.begun.elapsed());
+                format!("{} s more", left.as_secs_f64().round())
+            }
+            None => "about two minutes in all (--connect-timeout SECONDS sets a limit)".to_owned(),
+        }
     }
 
     /// Options of a connection that must be open in the time that is left.

@@ -111,7 +111,6 @@ fn a_free_path_is_usable_both_ways_and_measured() {
             (&1500.into(), &false.into(), &true.into())
         );
         assert_eq!((&way["handshake"], options(way)), (&"tls1.3".into(), Vec::new()), "{way}");
-        assert!(way["rate_up"].as_u64() > Some(0) && way["rate_down"].as_u64() > Some(0), "{way}");
         assert!(way["rtt_ms"].as_f64() > Some(0.0), "{way}");
     }
 }

@@ -36,7 +36,7 @@ fn a_hundred_programs_that_trust_servers_at_the_same_time_lose_none_and_replace_
         let output = child.wait_with_output().expect("an end");
         winners += usize::from(output.status.success());
         assert!(
-            output.status.success() || said(&output).contains("shows a different key"),
+            output.status.success() || said(&output).contains("is known by another key"),
             "{}",
             said(&output)
         );
@@ -110,4 +110,31 @@ fn the_dns_record_of_a_server_has_its_fingerprint_and_none_is_made_for_an_addres
     assert_eq!((owner, &digest[..8], digest.len()), ("_7443._tcp.gw.example.", "04080c10", 64));
     assert!(said(&tlsa("gw.example")).contains("fix: plait key gen"), "we have no key yet");
     assert!(said(&tlsa(&format!("plait://192.0.2.1:7443#{key}"))).contains("is an address"));
+}
+
+#[test]
+fn a_second_key_of_a_server_is_added_by_an_explicit_word_only_and_each_can_be_forgotten() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let key = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
+        command.arg("key").arg("--keys").arg(scratch.path()).args(arguments);
+        command.output().expect("started")
+    };
+    let [old, new] = ["B", "C"].map(|letter| format!("plait://gw:7443#{}A", letter.repeat(42)));
+    let known = || String::from_utf8(key(&["list"]).stdout).expect("text").matches("server gw:7443 ").count();
+    assert!(key(&["trust", &old]).status.success());
+    let refused = key(&["trust", &new]);
+    let text = said(&refused);
+    assert_eq!((refused.status.code(), known()), (Some(1), 1), "{text}");
+    assert!(
+        text.contains(&format!("plait key trust --also {new}")) && !text.contains("intercepts"),
+        "{text}"
+    );
+    assert!(key(&["trust", "--also", &new]).status.success());
+    assert_eq!(known(), 2);
+    assert!(key(&["forget", &old]).status.success());
+    assert!(said(&key(&["forget", &old])).contains("gw:7443 is not known by the key SHA256:BBBB"));
+    assert_eq!(known(), 1);
+    assert!(key(&["trust", "--also", &old]).status.success() && key(&["forget", "gw:7443"]).status.success());
+    assert_eq!(known(), 0);
 }

@@ -169,10 +169,6 @@ pub struct Measured {
     pub round_trip: Option<Duration>,
     /// Fraction of our data segments that were lost, 0 to 1.
     pub loss: f64,
-    /// Bytes per second that the way can carry towards the server, at least.
-    pub rate_up: Option<u64>,
-    /// The same from the server.
-    pub rate_down: Option<u64>,
     /// The negotiated handshake, key agreement and cipher suite.
     pub handshake: Option<&'static str>,
     /// How the secret was agreed on.

@@ -138,6 +138,10 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
                 "Let a client in to plait serve, to HTTPS only; revoke laptop takes it out again.",
             ),
             ("plait key forget gw.example:7443", "After the server was set up anew."),
+            (
+                "plait key trust --also plait://gw.example:7443#FINGERPRINT",
+                "Before the server changes its key: both are accepted, until plait key forget removes one.",
+            ),
         ],
     ),
     (

@@ -1,4 +1,7 @@
 //! Measurements on a working connection.
+//!
+//! The rate of a path is not measured. One question is in flight at a time and an answer is no longer than its question, so that neither
+//! direction is full for long enough: a burst that a queue takes would be shown as the rate of the path.
 
 use std::time::Duration;
 
@@ -9,7 +12,7 @@ use crate::status::{Peer, SealStatus, Status};
 use crate::stream::Stream;
 use crate::subflow::Subflow;
 
-/// Bytes of a question, which the answer has, too: more than a window at the start, so that the way is full for a moment.
+/// Bytes of a question, which the answer has, too: long packets are sent in both directions.
 const QUESTION: u16 = 32 << 10;
 /// Bytes of one that is only asked for its answer.
 const SHORT: u16 = 1200;
@@ -17,8 +20,6 @@ const SHORT: u16 = 1200;
 const ANSWER: Duration = Duration::from_secs(5);
 /// How often the status is looked at.
 const LOOK: Duration = Duration::from_millis(2);
-/// The shortest time that a rate is measured over.
-const SHORTEST: Duration = Duration::from_micros(100);
 /// How long packets of other lengths may be tried where the longest did not pass.
 const SEARCH: Duration = Duration::from_secs(4);
 
@@ -26,9 +27,6 @@ const SEARCH: Duration = Duration::from_secs(4);
 struct Watch<'a> {
     stream: &'a Stream,
     last: Option<Status>,
-    /// Bytes that have come, and when, since the last question.
-    arrivals: Vec<(Instant, u64)>,
-    rate_down: Option<u64>,
 }
 
 impl Watch<'_> {
@@ -51,13 +49,10 @@ impl Watch<'_> {
             }
             sleep(LOOK).await;
         }
-        self.arrivals = vec![(Instant::now(), before.bytes_received())];
         while Instant::now() < until {
             sleep(LOOK).await;
             let Some(now) = self.first() else { return false };
-            self.arrivals.push((Instant::now(), now.bytes_received()));
             if now.times_seen() > before.times_seen() {
-                self.take_rate();
                 return true;
             }
             if now.end().is_some() {
@@ -65,18 +60,6 @@ impl Watch<'_> {
             }
         }
         false
-    }
-
-    /// The rate at which the answer has come: from the last look before its first byte to the first look behind its last one, so that it is no
-    /// more than the way has carried.
-    fn take_rate(&mut self) {
-        let began = self.arrivals.iter().rposition(|(_, bytes)| *bytes == self.arrivals[0].1).unwrap_or(0);
-        let Some(((start, first), (end, last))) = self.arrivals.get(began).zip(self.arrivals.last()) else {
-            return;
-        };
-        let took = end.duration_since(*start).max(SHORTEST);
-        let rate = ((last - first) as f64 / took.as_secs_f64()) as u64;
-        self.rate_down = self.rate_down.max(Some(rate)).filter(|rate| *rate > 0);
     }
 }
 
@@ -86,7 +69,7 @@ pub(super) async fn measure(
     sample: Duration,
     idle: Duration,
 ) -> (Measured, Vec<Interference>) {
-    let mut watch = Watch { stream, last: None, arrivals: Vec::new(), rate_down: None };
+    let mut watch = Watch { stream, last: None };
     let began = Instant::now();
     let mut answers = watch.ask(QUESTION, ANSWER).await;
     let is_searching =
@@ -127,8 +110,6 @@ fn measured(
         min_round_trip: first.and_then(Subflow::min_round_trip_time),
         round_trip: first.and_then(Subflow::round_trip_time),
         loss: first.map_or(0, Subflow::segments_lost) as f64 / sent as f64,
-        rate_up: first.and_then(Subflow::delivery_rate),
-        rate_down: watch.rate_down,
         handshake: sealed.as_ref().and_then(SealStatus::handshake),
         key_exchange: sealed.as_ref().and_then(SealStatus::key_exchange),
         cipher_suite: sealed.as_ref().and_then(SealStatus::cipher_suite),
