@@ -20,6 +20,7 @@ mod elsewhere;
 mod exit;
 mod forward;
 mod half_closed;
+mod help;
 mod key;
 mod key_log;
 mod late_dial;

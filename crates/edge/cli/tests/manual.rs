@@ -117,3 +117,62 @@ fn every_test_that_the_page_on_use_names_is_there() {
         }
     }
 }
+
+/// What `plait` prints for these words.
+fn help(words: &[&str]) -> String {
+    let output = Command::new(PLAIT).args(words).output().expect("started");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_option_under_a_fitting_heading() {
+    for command in
+        ["run", "serve", "proxy", "forward", "connect", "listen", "check", "doctor", "key", "status"]
+    {
+        let short = help(&[command, "-h"]);
+        assert!(short.lines().count() <= 50, "{command}: {} lines: {short}", short.lines().count());
+        assert!(!short.contains("EXIT STATUS"), "{short}");
+        let long = help(&[command, "--help"]);
+        assert!(long.matches("Exit status: ").count() <= 1, "{command}: {long}");
+    }
+    for command in ["run", "serve", "proxy", "forward", "connect", "listen"] {
+        let short = help(&[command, "-h"]);
+        for part in ["--path", "--carrier", "--protect", &format!("plait {command} --help")] {
+            assert!(short.contains(part), "{part} of {command}: {short}");
+        }
+        let long = help(&[command, "--help"]);
+        let under = |heading: &str| {
+            let (_, rest) =
+                long.split_once(&format!("\n{heading}:\n")).unwrap_or_else(|| panic!("{heading}: {long}"));
+            let end = rest.find("\n\n").map_or(rest.len(), |_| {
+                // A section ends at the next line that begins with a letter.
+                rest.match_indices('\n')
+                    .find(|(at, _)| rest[at + 1..].starts_with(char::is_alphabetic))
+                    .map_or(rest.len(), |(at, _)| at)
+            });
+            rest[..end].to_owned()
+        };
+        assert!(under("Paths and carriers").contains("--open-firewall"), "{long}");
+        assert!(under("Protection and identity").contains("--require-pq"), "{long}");
+        assert!(under("Log, status and captures").contains("--pcap"), "{long}");
+        assert!(long.contains("\nExit status: "), "{long}");
+    }
+    let long = help(&["serve", "--help"]);
+    let (_, limits) = long.split_once("\nLimits against strangers:\n").expect("a heading");
+    let limits: Vec<_> = limits.lines().take_while(|line| line.is_empty() || line.starts_with(' ')).collect();
+    let options = limits.iter().filter(|line| line.trim_start().starts_with("--"));
+    let foreign: Vec<_> = options.filter(|line| !line.trim_start().starts_with("--max-")).collect();
+    assert_eq!(foreign, [] as [&&str; 0], "{long}");
+}
+
+#[test]
+fn a_page_tells_the_exit_status_once() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    assert!(Command::new(PLAIT).arg("man").arg(scratch.path()).status().expect("started").success());
+    for command in ["run", "serve", "connect", "check", "doctor"] {
+        let page = fs::read_to_string(scratch.path().join(format!("plait-{command}.1"))).expect(command);
+        assert_eq!(page.matches("if signal N").count(), 1, "{command}: {page}");
+        assert!(!page.contains(".SH EXTRA"), "{command}: {page}");
+    }
+}

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::Resettable;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -92,7 +93,8 @@ impl Supplement {
     }
 
     fn add_pages(&self, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
-        let man = Man::new(command.clone());
+        // The text after the help is about exit statuses, which have a section of their own.
+        let man = Man::new(command.clone().after_help(Resettable::Reset).after_long_help(Resettable::Reset));
         let name = man.get_filename();
         let mut page = Vec::new();
         man.render(&mut page)?;

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plait_console::logging::Verbosity;
 
 use crate::check::Check;
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
+use crate::help;
 use crate::key::Key;
 use crate::options::Options;
 use crate::proxy::Proxy;
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     Proxy(Proxy),
     /// Let ports here lead to services behind a plait server, like ssh -L.
     Forward(Forward),
-    /// Try each path to a server: what comes through, what is stripped, and how fast.
+    /// Try each path to a server: what comes through, and what is stripped.
     Check(Check),
     /// Show or make our key, and manage the servers that are known.
     Key(Key),
@@ -67,7 +68,9 @@ impl Arguments {
     /// # Errors
     /// One of usage, or what `--help` and `--version` print.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let arguments = Self::try_parse_from(words)?;
+        let mut definition = help::arranged(Self::command());
+        let matches = definition.try_get_matches_from_mut(words)?;
+        let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         let options = match &arguments.command {
             Command::Connect(connect) => Some(&connect.options),
             Command::Proxy(proxy) => Some(proxy.options()),
@@ -75,7 +78,7 @@ impl Arguments {
             Command::Check(_) | Command::Key(_) => None,
         };
         match options.and_then(Options::contradiction) {
-            Some(contradiction) => Err(Self::command().error(ErrorKind::ArgumentConflict, contradiction)),
+            Some(contradiction) => Err(definition.error(ErrorKind::ArgumentConflict, contradiction)),
             None => Ok(arguments),
         }
     }

@@ -12,6 +12,7 @@ use crate::check::Check;
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
+use crate::help;
 use crate::key::Key;
 use crate::linux::asking::{PathArguments, StatusArguments};
 use crate::linux::doctor::Doctor;
@@ -49,7 +50,7 @@ pub(crate) enum Command {
     Forward(Forward),
     /// List the running plaits of this user, and what they do.
     Status(StatusArguments),
-    /// Try each path to a server: print what comes through, what is stripped, and how fast.
+    /// Try each path to a server: print what comes through, and what is stripped.
     Check(Check),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
@@ -106,8 +107,8 @@ impl Command {
             Self::Path(arguments) => arguments.run(),
             Self::Key(arguments) => arguments.run(),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
-            Self::Completions(completions) => completions.run(Arguments::command()),
-            Self::Man(manual) => manual.run(Arguments::command(), &SUPPLEMENT),
+            Self::Completions(completions) => completions.run(Arguments::definition()),
+            Self::Man(manual) => manual.run(Arguments::definition(), &SUPPLEMENT),
             Self::Enclosed(arguments) => return Ok(arguments.run()),
         }
         .map(|()| Exit::Success.into())
@@ -124,12 +125,17 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
 }
 
 impl Arguments {
+    /// The command line with its help arranged.
+    fn definition() -> clap::Command {
+        help::arranged(Self::command())
+    }
+
     /// Reads the command line.
     ///
     /// # Errors
     /// A usage error, or the output of `--help` and `--version`.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut definition = Self::command();
+        let mut definition = Self::definition();
         let matches = definition
             .try_get_matches_from_mut(words)
             .map_err(|error| of_laboratory(&error, &mut definition).unwrap_or(error))?;
