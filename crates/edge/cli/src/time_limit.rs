@@ -108,7 +108,7 @@ mod tests {
         assert!(limit.begun.elapsed() >= Duration::from_millis(200), "{limit:?}");
         assert_eq!(limit.half(async { 1 }).await, Some(1), "what needs no time is never late");
         let longer = limit.without(Duration::from_millis(100));
-        assert_eq!(longer.whole(tokio::time::sleep(Duration::from_millis(90))).await, Some(()));
+        assert_eq!(longer.whole(sleep(Duration::from_millis(90))).await, Some(()));
         assert_eq!(longer.whole(pending::<()>()).await, None);
         assert!((300..=301).contains(&limit.begun.elapsed().as_millis()), "{limit:?}");
     }

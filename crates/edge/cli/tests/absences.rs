@@ -86,35 +86,38 @@ fn a_transfer_goes_on_at_once_after_either_side_was_stopped() {
     goes_on_after("absence", Duration::from_secs(20));
 }
 
-/// By hand: `PLAIT_LONG_TESTS=1 cargo test -p plait-cli --test absences -- --ignored a_client`.
-fn is_wanted() -> bool {
-    let is_wanted = std::env::var_os("PLAIT_LONG_TESTS").is_some();
-    if !is_wanted {
-        println!("not run: it takes minutes, and PLAIT_LONG_TESTS is not set");
-    }
-    is_wanted
-}
+/// They take minutes: `scripts/programs --only field` runs them.
+mod long {
+    use super::*;
 
-#[test]
-#[ignore = "needs root"]
-fn a_client_whose_subflows_the_server_has_given_up_joins_again_at_once() {
-    if is_wanted() {
+    #[test]
+    #[ignore = "needs root, and minutes"]
+    fn a_client_whose_subflows_the_server_has_given_up_joins_again_at_once() {
         goes_on_after("rejoin", SUBFLOWS_GONE);
     }
-}
 
-#[test]
-#[ignore = "needs root"]
-fn a_client_whose_connection_the_server_has_given_up_ends_at_once() {
-    for carrier in ["tcp", "udp"].iter().filter(|_| is_wanted()) {
-        let mut world = serving("forgotten", carrier);
-        let mut download = download(&mut world, carrier);
-        stop_for(download.pid(), CONNECTION_GONE);
-        let begin = Instant::now();
-        let status = download.wait(TIMEOUT).expect("an end");
-        println!("{carrier}: over after {:?}: {}", begin.elapsed(), download.errors());
-        assert_eq!(status.code(), Some(56), "curl says that the connection was reset: {}", download.errors());
-        assert!(begin.elapsed() < SOON, "{carrier}: {:?}", begin.elapsed());
-        assert!(download.errors().contains("did not run for a while"), "{carrier}: {}", download.errors());
+    #[test]
+    #[ignore = "needs root, and minutes"]
+    fn a_client_whose_connection_the_server_has_given_up_ends_at_once() {
+        for carrier in ["tcp", "udp"] {
+            let mut world = serving("forgotten", carrier);
+            let mut download = download(&mut world, carrier);
+            stop_for(download.pid(), CONNECTION_GONE);
+            let begin = Instant::now();
+            let status = download.wait(TIMEOUT).expect("an end");
+            println!("{carrier}: over after {:?}: {}", begin.elapsed(), download.errors());
+            assert_eq!(
+                status.code(),
+                Some(56),
+                "curl says that the connection was reset: {}",
+                download.errors()
+            );
+            assert!(begin.elapsed() < SOON, "{carrier}: {:?}", begin.elapsed());
+            assert!(
+                download.errors().contains("did not run for a while"),
+                "{carrier}: {}",
+                download.errors()
+            );
+        }
     }
 }

@@ -149,7 +149,10 @@ fn a_server_warns_of_a_certificate_that_is_not_valid_now() {
         match name {
             "good" => assert_ended(&output, 0, &options),
             _ => {
-                assert!(said.contains("has to renew its certificate; if the clock of this machine"), "{said}")
+                assert!(
+                    said.contains("has to renew its certificate; if the clock of this machine"),
+                    "{said}"
+                );
             }
         }
         assert_eq!(world.stop_serving(), Some(0));

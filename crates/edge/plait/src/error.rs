@@ -227,7 +227,15 @@ impl From<Error> for io::Error {
 }
 
 fn kind_of(failure: &Failure) -> ErrorKind {
+    let is_about_dates = failure.why.as_deref().is_some_and(is_about_dates);
     match failure.error {
+        ConnectionError::HandshakeFailed if is_about_dates => ErrorKind::CertificateDates,
+        error => kind_of_error(error),
+    }
+}
+
+fn kind_of_error(error: ConnectionError) -> ErrorKind {
+    match error {
         ConnectionError::Refused => ErrorKind::Refused,
         ConnectionError::TimedOut
         | ConnectionError::AllPathsLost
@@ -243,9 +251,6 @@ fn kind_of(failure: &Failure) -> ErrorKind {
         ConnectionError::PathsMissing | ConnectionError::NoTrustedPath => ErrorKind::PathsMissing,
         ConnectionError::PerhapsDelivered => ErrorKind::PerhapsDelivered,
         ConnectionError::Corrupted => ErrorKind::Corrupted,
-        ConnectionError::HandshakeFailed if failure.why.as_deref().is_some_and(is_about_dates) => {
-            ErrorKind::CertificateDates
-        }
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
         ConnectionError::RefusedByPeer(reason) => match reason {
             RefusalReason::NotAuthorized => ErrorKind::NotAuthorized,
@@ -263,10 +268,10 @@ mod tests {
     #[test]
     fn missing_paths_are_told_from_a_protection_that_is_missing() {
         for error in [ConnectionError::PathsMissing, ConnectionError::NoTrustedPath] {
-            assert_eq!(kind_of(error), ErrorKind::PathsMissing);
+            assert_eq!(kind_of_error(error), ErrorKind::PathsMissing);
         }
         for error in [ConnectionError::NotSealed, ConnectionError::NegotiationAltered] {
-            assert_eq!(kind_of(error), ErrorKind::NotProtected);
+            assert_eq!(kind_of_error(error), ErrorKind::NotProtected);
         }
         let kept = io::Error::from(Error::new(ErrorKind::PathsMissing, "one path"));
         assert_eq!(ErrorKind::of(&kept), ErrorKind::PathsMissing);

@@ -128,7 +128,7 @@ impl Renewal {
                 tracing::info!(%file, until, "the certificate was read again: new connections get it");
             }
             Err(error) => {
-                tracing::warn!("the certificate was not read again, and the earlier one stays: {error:#}")
+                tracing::warn!("the certificate was not read again, and the earlier one stays: {error:#}");
             }
         }
     }

@@ -289,7 +289,7 @@ async fn connection(far: Far) -> tokio::net::TcpStream {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let listener = no_streams().await;
     let at = listener.local_addr().expect("bound");
-    tokio::spawn(serve_queries(socket, listener, Arc::new(far)));
+    tokio::spawn(serve_queries(socket, listener, Arc::new(far), Arc::default()));
     tokio::net::TcpStream::connect(at).await.expect("it listens")
 }
 
