@@ -146,6 +146,7 @@ mod tests {
         let y2096 = 3_976_214_400;
         assert_eq!(made(2020, 2021).validity(), Some(Validity { not_before: y2020, not_after: y2021 }));
         assert_eq!(made(2020, 2096).validity(), Some(Validity { not_before: y2020, not_after: y2096 }));
-        assert_eq!(made(1960, 2021).validity(), Some(Validity { not_before: 0, not_after: y2021 }));
+        assert_eq!(made(1970, 2021).validity(), Some(Validity { not_before: 0, not_after: y2021 }));
+        assert_eq!(made(1960, 2021).validity(), None, "no client accepts it");
     }
 }

@@ -65,27 +65,21 @@ fn a_renewed_certificate_needs_no_restart_and_running_connections_stay() {
     // As certbot has it: links to the current files.
     let directory = world.file("live");
     fs::create_dir(&directory).expect("made");
-    let point_to = |name: &str| {
-        for kind in ["pem", "key"] {
-            let (link, new) = (directory.join(format!("gw.{kind}")), directory.join(format!("new.{kind}")));
-            symlink(world.file(&format!("{name}.{kind}")), &new).expect("made");
-            fs::rename(new, link).expect("replaced");
-        }
+    let link = |world: &World, name: &str, kind: &str| {
+        let (directory, new) = (world.file("live"), world.file("live/new"));
+        symlink(world.file(&format!("{name}.{kind}")), &new).expect("made");
+        fs::rename(new, directory.join(format!("gw.{kind}"))).expect("replaced");
     };
-    point_to("one");
+    link(&world, "one", "pem");
+    link(&world, "one", "key");
     let url = serve(&mut world, "live/gw");
-    let directory = world.file("live");
     let (forward, port) = forward(&world, &url, "one-root.pem");
     let open =
         world.client.enter(|| TcpStream::connect(("127.0.0.1", port))).expect("entered").expect("open");
     open.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     assert!(is_echoed(&open), "{}", forward.errors());
 
-    let link_to = |name: &str, kind: &str| {
-        let new = directory.join("new");
-        symlink(world.file(&format!("{name}.{kind}")), &new).expect("made");
-        fs::rename(new, directory.join(format!("gw.{kind}"))).expect("replaced");
-    };
+    let link_to = |name: &str, kind: &str| link(&world, name, kind);
     link_to("two", "pem");
     link_to("two", "key");
     until("the second certificate", || is_accepted(&world, &url, "two-root.pem"));
