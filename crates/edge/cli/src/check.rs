@@ -405,14 +405,20 @@ impl Way {
         if self.outlives_idle == Some(false) {
             let _ = writeln!(
                 text,
-                "{place}: forgotten on the way after some seconds of silence (see --keep-alive)"
+                "{place}: a NAT forgets the connection, or gives it another address, after some seconds of silence\n  fix: --keep-alive \
+                 with fewer seconds than --idle had here"
             );
         }
         if let (Some(mtu), Some(link)) = (self.mtu, self.link_mtu)
             && mtu < link
             && self.verdict == "usable"
         {
-            let _ = writeln!(text, "{place}: packets of {mtu} bytes come through; the device takes {link}");
+            let _ = writeln!(
+                text,
+                "{place}: packets of {mtu} bytes come through; the device takes {link}\n  fix: plait needs none; for other programs, ip \
+                 link set dev {} mtu {mtu}",
+                self.path
+            );
         }
     }
 }

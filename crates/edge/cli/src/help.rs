@@ -47,10 +47,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Scrambling", &["scramble_start", "trusted_bytes", "untrusted_only"]),
-    (
-        "Times",
-        &["connect_timeout", "dead_after", "half_closed", "half_closed_timeout", "keep_alive", "drain"],
-    ),
+    ("Times", &["connect_timeout", "dead_after", "half_closed_timeout", "keep_alive", "drain"]),
     ("Memory and threads", &["send_buffer", "receive_buffer", "crypto_threads"]),
     ("Log, status and captures", &["verbose", "quiet", "status", "status_json", "control", "pcap"]),
 ];

@@ -189,3 +189,40 @@ fn a_server_that_changes_its_key_is_accepted_by_a_client_that_has_both() {
     let output = world.run_as("client", &at, &[], &["true"]);
     assert!(said(&output).contains("is not known"), "{}", said(&output));
 }
+
+#[test]
+#[ignore = "needs root"]
+fn doctor_names_a_path_of_a_running_plait_that_is_down() {
+    let world = World::new("doctor_running");
+    let words = [&["proxy", "-s", &world.url, "--socks", "127.0.0.1:0"][..], &PATHS].concat();
+    // Processes of this test only are found here.
+    let own = |words: &[&str]| {
+        let mut command = command(&world, words);
+        command.env("XDG_RUNTIME_DIR", &world.directory);
+        command
+    };
+    let mut proxy = world.start(&world.client, "proxy", own(&words));
+    proxy.wait_for_line("SOCKS5 at ", support::TIMEOUT).expect("it does");
+    let pid = proxy.pid();
+    let doctor = || {
+        let mut command = own(&["doctor"]);
+        let output = world.client.enter(|| command.output()).expect("entered").expect("started");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let about = |line: &&str| line.contains(": running: ");
+        text.lines().find(about).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let names_process = |line: &str| line.contains(&format!("process {pid} (plait proxy)"));
+    let line = doctor();
+    assert!(!names_process(&line), "{line}");
+    world.client.ip("link set wan2 down").expect("down");
+    support::until("the path is down", || names_process(&doctor()));
+    let line = doctor();
+    for part in [
+        &format!("the path wan2 of process {pid} (plait proxy) is down"),
+        &format!("process {pid} (plait proxy) has one path only, wan1"),
+        "fix: ip address show wan2",
+    ] {
+        assert!(line.starts_with("missing: running: ") && line.contains(part), "{part} in {line}");
+    }
+    proxy.stop(support::TIMEOUT).expect("it ends");
+}

@@ -178,6 +178,12 @@ impl PathArguments {
     }
 }
 
+/// The answers of the processes of this user that run.
+pub(super) fn own_plaits() -> Vec<Value> {
+    let own = directory::sockets().into_iter().filter(|socket| socket.other_owner().is_none());
+    own.filter_map(|socket| ask_socket(&socket, &Question::Status, &mut Budget::new()).ok()).collect()
+}
+
 /// The socket of a process, or of the only one that runs.
 fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
     let mut sockets = directory::sockets();

@@ -14,7 +14,7 @@ use crate::linux::prerequisite::{self, Check, MissingPrerequisite};
 use crate::output;
 use crate::status::SCHEMA;
 
-/// Report missing prerequisites, obstacles of the paths, and the fix of each; with --server also what each path lets through to it, as `plait check` does.
+/// Report missing prerequisites, obstacles of the paths, faults of the plaits that run, and the fix of each; with --server also what each path lets through to it, as `plait check` does.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_DOCTOR)]
 pub(crate) struct Doctor {
@@ -99,10 +99,12 @@ impl Doctor {
             }
         }
         let paths = prerequisite::paths(self.devices().map_err(|error| in_a_line(&error)));
+        let running = prerequisite::running();
         if self.json {
-            checks.push(prerequisite::json_of_paths(&paths));
+            checks.extend([prerequisite::json_of_paths(&paths), prerequisite::json_of_running(&running)]);
         } else {
-            write(&format!("{}\n", prerequisite::line_of_paths(&paths)))?;
+            let lines = [prerequisite::line_of_paths(&paths), prerequisite::line_of_running(&running)];
+            write(&(lines.join("\n") + "\n"))?;
         }
         Ok((checks, first))
     }

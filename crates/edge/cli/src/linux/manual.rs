@@ -139,7 +139,7 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
             ),
             ("plait key forget gw.example:7443", "After the server was set up anew."),
             (
-                "plait key trust --also plait://gw.example:7443#FINGERPRINT",
+                "plait key trust --also plait://gw.example:7443#AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
                 "Before the server changes its key: both are accepted, until plait key forget removes one.",
             ),
         ],

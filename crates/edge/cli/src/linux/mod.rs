@@ -15,6 +15,7 @@ mod manual;
 pub(crate) mod memory;
 mod network;
 mod paths;
+mod plaits;
 pub(crate) mod prerequisite;
 pub(crate) mod renewal;
 mod repeated;

@@ -7,7 +7,7 @@ pub(crate) use plait_console::prerequisite::MissingPrerequisite;
 use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user, may_change_the_network};
 
 use crate::exit::Exit;
-use crate::linux::{firewall, machine, run};
+use crate::linux::{asking, firewall, machine, plaits, run};
 use crate::options::Options;
 
 /// One prerequisite to try.
@@ -173,6 +173,34 @@ pub(crate) fn line_of_paths(outcome: &Outcome) -> String {
 /// The same for programs.
 pub(crate) fn json_of_paths(outcome: &Outcome) -> serde_json::Value {
     json_of(PATHS[0], false, PATHS[1], outcome)
+}
+
+/// The name of the check of what runs, and what it is about.
+const RUNNING: [&str; 2] = ["running", "the plaits of this user that run"];
+
+/// The faults of the plaits of this user that run.
+pub(crate) fn running() -> Outcome {
+    let told = asking::own_plaits();
+    let faults = plaits::faults(&told);
+    if faults.is_empty() {
+        return Ok(match told.len() {
+            0 => "no plait of this user runs".to_owned(),
+            1 => "one plait runs, with all its paths".to_owned(),
+            several => format!("{several} plaits run, each with all its paths"),
+        });
+    }
+    let (whys, fixes): (Vec<_>, Vec<_>) = faults.into_iter().unzip();
+    Err(MissingPrerequisite::named(RUNNING[0], (whys.join("; "), fixes.join("; ").into())))
+}
+
+/// The line of `plait doctor` about what runs.
+pub(crate) fn line_of_running(outcome: &Outcome) -> String {
+    prerequisite::line(RUNNING[0], RUNNING[1], outcome)
+}
+
+/// The same for programs.
+pub(crate) fn json_of_running(outcome: &Outcome) -> serde_json::Value {
+    json_of(RUNNING[0], false, RUNNING[1], outcome)
 }
 
 impl Options {
