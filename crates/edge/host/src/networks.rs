@@ -169,7 +169,7 @@ impl Networks {
     }
 }
 
-/// Applies the rules to the devices, notes what follows, and returns the paths of all slots.
+/// Applies the rules to the devices, notes what follows, and returns the paths.
 fn select(
     now: Instant,
     snapshot: &Snapshot,

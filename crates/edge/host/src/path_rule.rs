@@ -24,7 +24,9 @@ use crate::sys::{BINDS_TO_DEVICES, Candidate, fault_of, fault_of_other_name};
 /// | `192.0.2.7`, `2001:db8::7` | the device with this address |
 /// | `default` | the devices of the default routes |
 ///
-/// The most specific rule counts for a device: a name, an address or a link-layer address before a pattern, and a pattern before `default`.
+/// The most specific rule counts for a device: its name before an address or an alternative name, these before a pattern, and a pattern before
+/// `default`. Of several devices with one link-layer address, as a device and its VLANs have, a rule selects the one that has an address, and
+/// of these the oldest.
 ///
 /// ```
 /// use plait_host::{PathClass, PathRule};
@@ -57,6 +59,7 @@ pub(crate) enum Precedence {
     Default,
     Pattern,
     OneDevice,
+    Name,
 }
 
 /// The text of a rule for the default routes. The kernel accepts no device of that name.
@@ -120,11 +123,13 @@ impl PathRule {
 
     /// Whether it selects one device at most.
     pub(crate) fn is_for_one_device(&self) -> bool {
-        self.precedence() == Precedence::OneDevice
+        self.precedence("") == Precedence::OneDevice
     }
 
-    pub(crate) fn precedence(&self) -> Precedence {
+    /// Its precedence among the rules that select the device of this name.
+    pub(crate) fn precedence(&self, device: &str) -> Precedence {
         match &self.selector {
+            Selector::Name(name) if name == device => Precedence::Name,
             Selector::Name(_) | Selector::LinkAddress(_) | Selector::Address(_) => Precedence::OneDevice,
             Selector::Pattern(_) => Precedence::Pattern,
             Selector::Default => Precedence::Default,

@@ -75,9 +75,15 @@ impl Selection {
         &self.slots
     }
 
-    /// The paths of all slots, in order.
+    /// The paths of the slots that a rule is for, in order, each device once.
     pub(crate) fn specs(&self) -> Vec<PathSpec> {
-        self.slots.iter().map(|slot| slot.spec.clone()).collect()
+        let mut specs: Vec<PathSpec> = Vec::new();
+        for Slot { spec, .. } in self.slots.iter().filter(|slot| slot.state != SlotState::Removed) {
+            if !specs.iter().any(|other| other.device() == spec.device()) {
+                specs.push(spec.clone());
+            }
+        }
+        specs
     }
 
     /// Adds a rule. It has effect with the next [`Selection::follow`], as all changes.
@@ -196,14 +202,16 @@ fn wanted<'a>(rules: &'a [PathRule], devices: &'a [Candidate<'_>], default: &'a 
     let strongest = |device: &Candidate<'_>| {
         let those = rules.iter().rev().filter(|rule| selects(rule, device));
         // The first of equal ones: the last maximum of the reversed order.
-        those.max_by_key(|rule| rule.precedence())
+        those.max_by_key(|rule| rule.precedence(device.name))
     };
     let mut wanted: Vec<Wanted<'a>> = Vec::new();
     for rule in rules {
-        let mut of_rule: Vec<_> = devices
-            .iter()
-            .filter(|device| strongest(device).is_some_and(|strongest| std::ptr::eq(strongest, rule)))
-            .collect();
+        let mut of_rule: Vec<_> = devices.iter().filter(|device| selects(rule, device)).collect();
+        if rule.is_for_one_device() {
+            of_rule.sort_by_key(|device| (!device.has_address(), device.index));
+            of_rule.truncate(1);
+        }
+        of_rule.retain(|device| strongest(device).is_some_and(|strongest| std::ptr::eq(strongest, rule)));
         // The best default route first.
         of_rule.sort_by_key(|device| default.iter().position(|name| name == device.name));
         wanted.extend(of_rule.into_iter().map(|device| Wanted {
@@ -259,7 +267,7 @@ mod tests {
         let candidate = |&(name, index): &(&'static str, u32)| Candidate {
             name,
             other_names: &[],
-            link_addresses: vec![if index == 7 { "02:00:00:00:00:07" } else { "02:00:00:00:00:01" }],
+            link_addresses: vec![if index % 10 == 7 { "02:00:00:00:00:07" } else { "02:00:00:00:00:01" }],
             addresses: Vec::new(),
             index,
             is_loopback: name == "lo",
@@ -328,6 +336,18 @@ mod tests {
             paths.specs().iter().map(|spec| (spec.device().to_owned(), spec.class())).collect();
         assert_eq!(specs, [("eth1".to_owned(), PathClass::Never), ("eth0".to_owned(), PathClass::Trusted)]);
         assert!(paths.specs()[1].is_backup());
+    }
+
+    #[test]
+    fn a_link_address_selects_one_device_and_not_its_vlans_and_its_name_counts_more() {
+        let mut paths = selection(&["mac:02:00:00:00:00:07"]);
+        let all = [("eth0.20", 17), ("eth0", 7), ("eth1", 8)];
+        follow(&mut paths, &all, &[]);
+        assert_eq!(shown(&paths), "eth0");
+        paths.change("eth0=never".parse().expect("a rule")).expect("it is a path");
+        follow(&mut paths, &all, &[]);
+        assert_eq!(shown(&paths), "eth0");
+        assert_eq!(paths.specs()[0].class(), PathClass::Never);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::nameservers::Nameservers;
 
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Most nameservers that are asked for a name.
+const ATTEMPTS: usize = 2;
 /// Length of the header of a message.
 const HEADER: usize = 12;
 
@@ -42,18 +44,16 @@ pub(crate) async fn look_up(nameservers: &Nameservers, name: &str, family: Famil
     if !is_host(&name) {
         return Vec::new();
     }
-    let Some(stream) = nameservers.connect().await else { return Vec::new() };
-    match timeout(PATIENCE, ask(stream, &name, family)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a nameserver has not answered");
-            Vec::new()
-        }
-        Err(_) => {
-            tracing::debug!("a nameserver has not answered in time");
-            Vec::new()
+    // One that was silent is the last in the order afterwards.
+    for _ in 0..ATTEMPTS {
+        let Some(stream) = nameservers.connect().await else { break };
+        match timeout(PATIENCE, ask(stream, &name, family)).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(error)) => tracing::debug!(%error, "a nameserver has not answered"),
+            Err(_) => tracing::debug!("a nameserver has not answered in time"),
         }
     }
+    Vec::new()
 }
 
 /// Asks over a stream (RFC 7766).

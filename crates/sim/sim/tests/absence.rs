@@ -5,8 +5,8 @@ use plait_base::{Duration, Instant, SeqNum};
 use plait_endpoint::ConnectionId;
 use plait_mptcp::{Config, ConnectionError};
 use plait_sim::{
-    CloseMode, Direction, Element, Families, Frame, HostIndex, LinkConfig, Outlet, Pair, Workload, megabits,
-    plain_link, sealed,
+    CloseMode, Direction, Element, Families, Frame, HostIndex, LinkConfig, Outlet, Pair, PathIndex, Workload,
+    megabits, plain_link, sealed,
 };
 use plait_wire::{Flags, OptionBytes, Segment};
 
@@ -115,6 +115,28 @@ fn a_reset_on_one_path_ends_nothing_while_the_server_has_the_connection() {
         let before = heard(&pair, id);
         pair.world.run_for(SECOND);
         assert!(heard(&pair, id) > before + 100_000, "{name}");
+    }
+}
+
+#[test]
+fn a_reset_on_one_path_ends_nothing_while_the_other_one_is_down_or_comes_back() {
+    for (name, config) in configs() {
+        for away in [1, 10] {
+            let (mut pair, id) = downloading(&config);
+            let (client, other) = (pair.client, PathIndex(1));
+            pair.world.stop(client);
+            pair.world.run_for(70 * SECOND);
+            pair.chain_with(0, Resetter);
+            pair.world.go_on(client);
+            pair.world.change_path(client, other, |path| path.up = false);
+            pair.world.run_for(away * SECOND);
+            assert_eq!(pair.world.application(client, id).outcome(), None, "{name}, {away} s");
+            pair.world.change_path(client, other, |path| path.up = true);
+            pair.world.run_for(2 * SECOND);
+            let before = heard(&pair, id);
+            pair.world.run_for(SECOND);
+            assert!(heard(&pair, id) > before + 100_000, "{name}, {away} s");
+        }
     }
 }
 

@@ -21,7 +21,7 @@ impl Connection {
         self.paths.hurry(now);
         // Without its absence this host would have ended the connection by now: an attacker on all paths gains nothing by ending it.
         if absence >= self.config.no_subflow_timeout {
-            self.paths.begin_grace(now, now + self.config.no_subflow_timeout);
+            self.paths.begin_grace(now, now + self.config.no_subflow_timeout, host.paths());
         }
         self.settle(now, host);
     }

@@ -46,9 +46,17 @@ pub(crate) struct PathManager {
     /// Reports that wait for the host.
     outcomes: Vec<Outcome>,
     /// The time after a long absence of this host, in which the peer may have given the connection up.
-    grace: Option<Range<Instant>>,
+    grace: Option<Grace>,
     /// Input of the last search, kept while it has not changed: a packet that does not affect the ways to the peer costs no search.
     looked_at: Option<LookedAt>,
+}
+
+/// The time after a long absence of this host.
+#[derive(Clone, Debug)]
+struct Grace {
+    time: Range<Instant>,
+    /// The paths that had subflows: each of them says whether the peer still has the connection.
+    asked: Vec<PathId>,
 }
 
 /// Input of a search for a further subflow, in addition to the state of the path manager.
@@ -155,8 +163,10 @@ impl PathManager {
 
     /// Notes that this host was absent until now, for so long that the peer may have given the connection up. What the paths say to that
     /// counts until `end`.
-    pub(crate) fn begin_grace(&mut self, now: Instant, end: Instant) {
-        self.grace = Some(now..end);
+    pub(crate) fn begin_grace(&mut self, now: Instant, end: Instant, paths: &Paths) {
+        let has_worked = |path: &&Path| self.pairs.has_worked(path.id);
+        let asked = paths.iter().filter(has_worked).map(|path| path.id).collect();
+        self.grace = Some(Grace { time: now..end, asked });
     }
 
     /// Notes that the peer still has the connection.
@@ -170,14 +180,13 @@ impl PathManager {
     }
 
     /// Whether the peer has forgotten the connection during an absence of this host: it has turned away joins over all paths on which
-    /// there were subflows.
+    /// there were subflows. A path that is down or just coming up has told nothing yet: an attacker on another one does not decide alone.
     pub(crate) fn is_forgotten(&self, now: Instant, paths: &Paths) -> bool {
-        let Some(grace) = self.grace.as_ref().filter(|grace| grace.contains(&now)) else { return false };
-        let usable = || paths.iter().filter(|path| path.up && path.class != PathClass::Never);
+        let Some(grace) = self.grace.as_ref().filter(|grace| grace.time.contains(&now)) else { return false };
         let initial = self.addresses.initial_remote();
-        let is_turned_away = |path: &Path| self.pairs.is_turned_away_since(grace.start, path.id, initial);
-        usable().filter(|path| self.pairs.has_worked(path.id)).all(is_turned_away)
-            && usable().any(is_turned_away)
+        let is_turned_away = |path: PathId| self.pairs.is_turned_away_since(grace.time.start, path, initial);
+        let mut asked = grace.asked.iter().copied().filter(|path| paths.get(*path).is_some()).peekable();
+        asked.peek().is_some() && asked.all(is_turned_away)
     }
 
     /// Notes that a subflow over this pair works, or has worked.

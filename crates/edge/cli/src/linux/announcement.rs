@@ -28,7 +28,10 @@ pub(crate) struct Announcement {
 impl Announcement {
     /// Whether all of these paths lead over the loopback device.
     pub(crate) fn is_local(paths: &[Path]) -> bool {
-        !paths.is_empty() && paths.iter().all(|path| path.devices() == LOOPBACK)
+        let is_local = |devices: &str| {
+            devices == LOOPBACK || devices.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        };
+        !paths.is_empty() && paths.iter().all(|path| is_local(&path.devices()))
     }
 
     /// Prints the URLs, one in a line. Waits for a path if an address of one is a part of them.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use plait::{Certificate, SharedCertificate, Validity, read_secret};
 use plait_keys::Stamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::output::say;
 use crate::system::ignores_hangup;
@@ -16,6 +16,8 @@ use crate::system::ignores_hangup;
 /// Time between two looks at the files. A change counts after two equal looks: a certificate and its key are two files, and a program
 /// replaces one after the other.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time after which files that could not be read are read again.
+const AGAIN: Duration = Duration::from_secs(60);
 const DAY: u64 = 24 * 60 * 60;
 /// Time before the end from which on a warning is due. Programs that renew certificates do so a third of the life before the end, and must
 /// not be too late by then: for certificates of less than four months it is a quarter of the life.
@@ -30,6 +32,8 @@ pub(crate) struct Renewal {
     read: Stamps,
     /// The files at the last look.
     seen: Stamps,
+    /// The last failure: the files, the reason, and the time of the next attempt.
+    failed: Option<(Stamps, String, Instant)>,
     calendar: Calendar,
 }
 
@@ -83,7 +87,7 @@ impl Renewal {
             say(&format!("warning: {what}\n  fix: {fix}"));
         }
         let shown = SharedCertificate::new(certificate);
-        Ok(Self { files, shown, read: stamps, seen: stamps, calendar })
+        Ok(Self { files, shown, read: stamps, seen: stamps, failed: None, calendar })
     }
 
     /// The certificate for the handshakes.
@@ -112,7 +116,8 @@ impl Renewal {
     fn look(&mut self) {
         let now = self.files.stamps();
         let has_settled = now == std::mem::replace(&mut self.seen, now);
-        if has_settled && now != self.read {
+        let is_due = self.failed.as_ref().is_some_and(|(_, _, again)| *again <= Instant::now());
+        if has_settled && (now != self.read || is_due) {
             self.read(now);
         }
     }
@@ -123,12 +128,24 @@ impl Renewal {
             Ok(certificate) => {
                 self.calendar = Calendar::of(&certificate);
                 self.shown.replace(certificate);
+                self.failed = None;
                 let until = self.calendar.validity.map(|validity| date(validity.not_after));
                 let (file, until) = (self.files.chain.display(), until.unwrap_or_default());
                 tracing::info!(%file, until, "the certificate was read again: new connections get it");
             }
             Err(error) => {
-                tracing::warn!("the certificate was not read again, and the earlier one stays: {error:#}");
+                let again = error.to_string();
+                if self
+                    .failed
+                    .as_ref()
+                    .is_none_or(|(stamps, before, _)| (stamps, before) != (&self.read, &again))
+                {
+                    tracing::warn!(
+                        "the certificate was not read again, and the earlier one stays: {error:#}"
+                    );
+                }
+                // The permissions may be set a moment later, which changes no stamp.
+                self.failed = Some((self.read, again, Instant::now() + AGAIN));
             }
         }
     }

@@ -67,6 +67,16 @@ pub(crate) struct Candidate<'a> {
     pub(crate) is_loopback: bool,
 }
 
+impl Candidate<'_> {
+    /// Whether it has an address that other networks may know.
+    pub(crate) fn has_address(&self) -> bool {
+        self.addresses.iter().any(|address| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+        })
+    }
+}
+
 /// A socket of UDP that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ready {

@@ -133,6 +133,11 @@ impl Network {
         self.bring_up()?;
         let subnets = [self.subnets.v4(), self.subnets.v6()];
         self.entrance = Some(Entrance::install(&self.device, self.number, subnets)?);
+        // With a path over the TUN device itself, on which nothing arrives: a kernel that lacks a part of this is found out here, and a
+        // setting below is there only as long as connections are tracked.
+        let (v4, v6) = (self.subnets.stack_v4(0), self.subnets.stack_v6(0));
+        let nowhere = Translation { device: self.device.clone(), v4, v6, deprecated: None };
+        self.nat = Some(Nat::install(self.number, self.subnets, vec![nowhere])?);
         self.router = self.is_router();
         self.forward_v6(snapshot)?;
         self.journal.set(&guard::setting(&self.device, guard::V4), "1")?;
@@ -199,7 +204,7 @@ impl Network {
 
     /// Lets answers to datagrams of the paths arrive, if the paths have datagrams.
     fn loosen_source_checks(&mut self, snapshot: &Snapshot) {
-        let used = self.paths.iter().filter(|path| path.spec.class() != PathClass::Never);
+        let used = self.paths.iter().filter(|path| path.is_selected && path.spec.class() != PathClass::Never);
         match self.source_check {
             SourceCheck::Loosened => {
                 self.loosened.extend(&self.journal, snapshot, used.map(|path| path.spec.device()));
@@ -251,7 +256,9 @@ impl Network {
     pub(crate) fn refresh(&mut self, snapshot: &Arc<Snapshot>, changed: &mut Vec<Path>) -> Result<(), Error> {
         // Another host may close and open as well: the data for the guard must not be older than the guard that it replaces.
         let turn = Journal::turn();
-        self.follow_names(snapshot);
+        if let Err(error) = self.journal.follow_devices() {
+            warn!(%error, "kernel settings of a renamed device may not be put back");
+        }
         self.loosen_source_checks(snapshot);
         let forwarded = self.forward_paths(snapshot);
         drop(turn);
@@ -262,7 +269,7 @@ impl Network {
         let translated = self.translate(snapshot);
         for path in &mut self.paths {
             if !has_same_routes || path.table.is_stale() {
-                path.table.refresh(snapshot);
+                path.table.refresh(snapshot, path.is_selected);
             }
             let device = path.spec.device();
             let state = path_state(path, &self.subnets, snapshot);
@@ -280,36 +287,17 @@ impl Network {
         forwarded.and(translated)
     }
 
-    /// Moves what is noted about a device to the name that it has now: its settings have moved with it.
-    fn follow_names(&self, snapshot: &Snapshot) {
-        for old in self.snapshot.links() {
-            let Some(new) = snapshot.link_with(old.index).filter(|new| new.name != old.name) else {
-                continue;
-            };
-            info!(old = old.name, new = new.name, "a device has another name");
-            if let Err(error) = self.journal.rename_device(&old.name, &new.name) {
-                warn!(%error, device = new.name, "kernel settings of a renamed device may not be put back");
-            }
-        }
-    }
-
     /// Translates addresses for the paths that are selected, to the addresses of their devices.
     fn translate(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let wanted = self.selected().map(|path| self.translation(path, snapshot)).collect();
-        match &mut self.nat {
-            Some(nat) => nat.set_paths(wanted),
-            None => {
-                self.nat = Some(Nat::install(self.number, self.subnets, wanted)?);
-                Ok(())
-            }
-        }
+        self.nat.as_mut().map_or(Ok(()), |nat| nat.set_paths(wanted))
     }
 
     /// Adds a path, or changes the one with this id.
     pub(crate) fn set_path(&mut self, path: NumberedPath) -> Result<(), Error> {
         let NumberedPath { id, spec, is_selected } = path;
         if let Some(known) = self.paths.iter_mut().find(|known| known.id == id) {
-            known.table.lead_over(spec.device());
+            known.table.lead_over(spec.device(), is_selected);
             (known.spec, known.is_selected, known.current) = (spec, is_selected, None);
         } else if is_selected {
             // There are fewer slots than numbers.

@@ -52,18 +52,22 @@ impl PathTable {
                 "route replace {NO_WAY_OUT} table {number} protocol {PROTOCOL}\n\
                  rule add from {address} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
             );
-            run_with_input("ip", &format!("{} -batch -", family.option()), &script)?;
+            if let Err(error) = run_with_input("ip", &format!("{} -batch -", family.option()), &script) {
+                // A rule that stays would stop the next attempt.
+                Family::BOTH.into_iter().for_each(|family| remove_table(family, number));
+                return Err(error);
+            }
         }
         Ok(Self { device: device.to_owned(), number, installed: Default::default(), is_stale: true })
     }
 
-    /// Copies the routes over the device into the table, whichever table they are in. Routes that vanished with their
-    /// device are added when it returns; a route that stays is never absent in between.
-    pub(super) fn refresh(&mut self, snapshot: &Snapshot) {
+    /// Copies the routes over the device into the table, whichever table they are in; none if the path may not be used. Routes that vanished
+    /// with their device are added when it returns; a route that stays is never absent in between.
+    pub(super) fn refresh(&mut self, snapshot: &Snapshot, is_used: bool) {
         let number = self.number;
         self.is_stale = false;
         for (family, installed) in Family::BOTH.into_iter().zip(&mut self.installed) {
-            let wanted = snapshot.routes_over(&self.device, family);
+            let wanted = if is_used { snapshot.routes_over(&self.device, family) } else { Vec::new() };
             let mut script = String::new();
             for route in &wanted {
                 let _ = writeln!(script, "route replace {route} table {number} protocol {PROTOCOL}");
@@ -83,12 +87,10 @@ impl PathTable {
         }
     }
 
-    /// Leads over this device from the next refresh on.
-    pub(super) fn lead_over(&mut self, device: &str) {
-        if self.device != device {
-            device.clone_into(&mut self.device);
-            self.is_stale = true;
-        }
+    /// Leads over this device, or nowhere, from the next refresh on.
+    pub(super) fn lead_over(&mut self, device: &str, is_used: bool) {
+        self.is_stale |= self.device != device || self.installed.iter().all(BTreeSet::is_empty) == is_used;
+        device.clone_into(&mut self.device);
     }
 
     pub(super) fn is_stale(&self) -> bool {

@@ -83,11 +83,6 @@ impl Snapshot {
         self.links.iter().find(|link| link.name == name)
     }
 
-    /// The device with this number of the kernel.
-    pub(super) fn link_with(&self, index: u32) -> Option<&Link> {
-        self.links.iter().find(|link| link.index == index)
-    }
-
     /// All devices, by their names and addresses, but those of hosts of ours.
     pub(crate) fn candidates(&self) -> Vec<Candidate<'_>> {
         let others = self.links.iter().filter(|link| !link.name.starts_with(NAME_PREFIX));

@@ -10,7 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use tracing::debug;
+use nix::net::if_::{if_indextoname, if_nametoindex};
+use tracing::{debug, info};
 
 use crate::error::Error;
 use crate::sys::linux::cookie;
@@ -47,6 +48,8 @@ struct Entry {
     name: String,
     before: String,
     ours: String,
+    /// The kernel's number of its device, if it is a setting of one: a device takes its settings along to another name.
+    device: Option<u32>,
 }
 
 impl Journal {
@@ -76,7 +79,7 @@ impl Journal {
         if before == value {
             return Ok(true);
         }
-        let entry = Entry { name: name.to_owned(), before, ours: value.to_owned() };
+        let entry = Entry::new(name, before, value);
         if let Err(error) = self.note(&entry) {
             debug!(%error, name, "will not be put back: the previous value is noted nowhere");
         }
@@ -96,11 +99,7 @@ impl Journal {
     ) -> Result<bool, Error> {
         let found: Vec<_> = names.iter().filter_map(|name| Some((name, self.value(name)?))).collect();
         let others = found.iter().filter(|(_, before)| before != value);
-        let entry = |(name, before): &(&String, String)| Entry {
-            name: (*name).clone(),
-            before: before.clone(),
-            ours: value.to_owned(),
-        };
+        let entry = |(name, before): &(&String, String)| Entry::new(name, before.clone(), value);
         let entries: Vec<Entry> = others.map(entry).collect();
         let mut noted: Vec<&str> = Vec::new();
         let result = self.note_and_open(&entries, value, guard, &mut noted);
@@ -148,7 +147,7 @@ impl Journal {
     }
 
     fn write(&self, entry: &Entry, value: &'static str) -> Result<(), Error> {
-        let Entry { name, before, ours: _ } = entry;
+        let Entry { name, before, .. } = entry;
         debug!(name, before, value, "kernel setting");
         let failed = |source| Error::Setting { name: name.clone(), value, source };
         fs::write(self.settings.join(name), value).map_err(failed)
@@ -185,19 +184,16 @@ impl Journal {
         fs::rename(&replacement, &self.file)
     }
 
-    /// Moves the entries about a device to its new name.
+    /// Moves the entries of devices to the names that these have now, and removes those of devices that are gone: a new device of the same
+    /// name has settings of its own. In one pass, from the kernel's numbers alone: whichever host of a namespace does it, and however
+    /// often, the result is the same. Called in a turn.
     ///
     /// # Errors
-    /// The file cannot be replaced; then nothing is moved.
-    pub(super) fn rename_device(&self, old: &str, new: &str) -> io::Result<()> {
+    /// The file cannot be replaced; then nothing has changed.
+    pub(super) fn follow_devices(&self) -> io::Result<()> {
         let entries = self.entries();
-        let renamed = |entry: &Entry| {
-            let words: Vec<_> =
-                entry.name.split('/').map(|word| if word == old { new } else { word }).collect();
-            Entry { name: words.join("/"), ..entry.clone() }
-        };
-        let moved: Vec<_> = entries.iter().map(renamed).collect();
-        if moved == entries { Ok(()) } else { self.replace(&moved) }
+        let followed: Vec<_> = entries.iter().filter_map(Entry::followed).collect();
+        if followed == entries { Ok(()) } else { self.replace(&followed) }
     }
 
     fn entries(&self) -> Vec<Entry> {
@@ -246,18 +242,53 @@ impl Journal {
 }
 
 impl Entry {
+    fn new(name: &str, before: String, ours: &str) -> Self {
+        let device = device_in(name).and_then(|device| if_nametoindex(device).ok());
+        Self { name: name.to_owned(), before, ours: ours.to_owned(), device }
+    }
+
     /// All our settings are single words.
     fn parse(line: &str) -> Option<Self> {
-        let [name, before, ours] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+        let mut words = line.split_whitespace();
+        let [name, before, ours] = [words.next()?, words.next()?, words.next()?].map(str::to_owned);
+        let device = words.next().map(str::parse).transpose().ok()?;
         let is_below =
-            Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        is_below.then(|| Self { name: name.to_owned(), before: before.to_owned(), ours: ours.to_owned() })
+            Path::new(&name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        let is_whole = is_below && words.next().is_none();
+        is_whole.then_some(Self { name, before, ours, device })
     }
 
     fn line(&self) -> String {
-        let Self { name, before, ours } = self;
-        format!("{name} {before} {ours}\n")
+        let Self { name, before, ours, device } = self;
+        let device = device.map(|device| format!(" {device}")).unwrap_or_default();
+        format!("{name} {before} {ours}{device}\n")
     }
+
+    /// The entry under the present name of its device; `None` if the device is gone.
+    fn followed(&self) -> Option<Self> {
+        let (Some(index), Some(old)) = (self.device, device_in(&self.name)) else {
+            return Some(self.clone());
+        };
+        let new = if_indextoname(index).ok()?;
+        // A number of no device has an empty name in some versions of the library.
+        let new = new.to_str().ok().filter(|new| !new.is_empty())?;
+        if new != old {
+            info!(old, new, setting = self.name, "a device has another name: its settings are followed");
+        }
+        let words =
+            self.name.split('/').enumerate().map(|(place, word)| if place == DEVICE { new } else { word });
+        Some(Self { name: words.collect::<Vec<_>>().join("/"), ..self.clone() })
+    }
+}
+
+/// The place of the device in the name of a setting: `net/ipv4/conf/DEVICE/rp_filter`.
+const DEVICE: usize = 3;
+
+/// The device of a setting, if it is one of a device.
+fn device_in(setting: &str) -> Option<&str> {
+    let words: Vec<&str> = setting.split('/').collect();
+    let is_of_device = words.len() == DEVICE + 2 && words[..DEVICE].last() == Some(&"conf");
+    is_of_device.then(|| words[DEVICE]).filter(|device| !["all", "default"].contains(device))
 }
 
 /// The files tell root which values to write: no other user may write the files.
@@ -359,6 +390,29 @@ mod tests {
         let refused = journal.open_behind(&names, "1", || Ok(()));
         assert!(matches!(refused, Err(Error::Setting { .. })), "{refused:?}");
         assert_eq!(fixture.read("forwarding"), "0");
+    }
+
+    #[test]
+    fn entries_move_with_their_device_in_one_pass_and_leave_with_it() {
+        let fixture = Fixture::new("devices");
+        let lo = if_nametoindex("lo").expect("each namespace has it");
+        // As after a chain of renames: the second device has the name that the first one had.
+        let text = format!(
+            "net/ipv4/conf/old/forwarding 0 1 {lo}\n\
+             net/ipv4/conf/lo/forwarding 0 1 4000000000\n\
+             net/ipv6/conf/all/forwarding 0 1\n"
+        );
+        fs::write(&fixture.journal.file, text).expect("written");
+        for _ in 0..2 {
+            fixture.journal.follow_devices().expect("written");
+            assert_eq!(
+                fixture.journal.noted("1"),
+                ["net/ipv4/conf/lo/forwarding", "net/ipv6/conf/all/forwarding"]
+            );
+        }
+        assert_eq!(device_in("net/ipv4/conf/conf/rp_filter"), Some("conf"));
+        assert_eq!(device_in("net/netfilter/nf_conntrack_tcp_be_liberal"), None);
+        assert_eq!(device_in("net/ipv6/conf/all/forwarding"), None);
     }
 
     #[test]
