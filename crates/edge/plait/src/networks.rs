@@ -36,16 +36,16 @@ pub(crate) struct Devices {
 /// hundred milliseconds. On systems other than Linux nothing is known.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     Ok(::plait_host::shared_networks(devices)?.into_iter().map(SharedNetwork).collect())
 }
 
 /// Returns the obstacles on this machine of packets over these devices to `towards`; with `None`, beyond their default routes. Takes some
-/// tens of milliseconds. On systems other than Linux nothing is known.
+/// milliseconds. On systems other than Linux nothing is known.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn path_obstacles(devices: &[String], towards: Option<IpAddr>) -> Result<Vec<PathObstacle>, Error> {
     Ok(::plait_host::path_obstacles(devices, towards)?)
 }

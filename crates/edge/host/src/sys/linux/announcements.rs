@@ -23,7 +23,7 @@ const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 0x80 | 1 << 18 | 1 
 /// NFNLGRP_NFTABLES (linux/netfilter/nfnetlink.h) as a bit: every change of nftables.
 const RULE_GROUPS: u32 = 1 << (7 - 1);
 
-/// A check of links, addresses and routes runs five short programs, or up to seven for paths over several devices.
+/// A check of links, addresses and routes reads them all, and runs programs for what must change.
 const LINKS_SETTLE: Duration = Duration::from_millis(50);
 
 /// A check of our rules runs one short program, and on some hosts the rules change all the time.

@@ -94,6 +94,7 @@ impl Subnets {
 
 impl Prefix {
     /// `address/length`, an address alone, or `default` (which is no network that anything overlaps with).
+    #[cfg(test)]
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address.parse().ok()?, length.parse().ok()?),

@@ -13,9 +13,14 @@ mod guard;
 mod links;
 mod nat;
 mod neighbours;
+mod netlink;
 mod ports;
 mod routes;
 mod routing_tables;
+#[cfg(test)]
+mod same_picture;
+#[cfg(test)]
+mod shown;
 mod snapshot;
 mod source_check;
 mod sysctl;
@@ -385,7 +390,7 @@ impl Drop for Network {
 /// Returns the devices of the default routes, IPv4 first; without any, the one that leads to `towards`.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
     let mut devices = Snapshot::take()?.default_devices();
     if let Some(address) = towards.filter(|_| devices.is_empty()) {
@@ -398,7 +403,7 @@ pub fn default_devices(towards: Option<IpAddr>) -> Result<Vec<String>, Error> {
 /// Returns the rules for the single devices that these rules select now, each by its name.
 ///
 /// # Errors
-/// Two rules are for the same devices; or `ip` is missing or too old.
+/// Two rules are for the same devices; or the kernel does not answer questions about its devices and routes.
 pub fn present(rules: Vec<PathRule>) -> Result<Vec<PathRule>, Error> {
     let snapshot = Snapshot::take()?;
     present_in(rules, &snapshot.candidates(), &snapshot.default_devices())
@@ -407,7 +412,7 @@ pub fn present(rules: Vec<PathRule>) -> Result<Vec<PathRule>, Error> {
 /// Returns the networks that these devices share now. Takes some hundred milliseconds if a gateway must be asked for its link-layer address.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     let paths = devices.iter().map(|device| PathSpec::new(device)).collect::<Result<Vec<_>, _>>()?;
     let snapshot = Uplinks::default().settle(|_| paths)?;
@@ -417,7 +422,7 @@ pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> 
 /// The device of this host that has `address`; a loopback address need not be one that is listed.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn device_with(address: IpAddr) -> Result<Option<String>, Error> {
     if address.is_loopback() {
         return Ok(Some(LOOPBACK.to_owned()));

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Deserialize;
+use netlink_bindings::rt_route::{self, PushRouteAttrs, Rtmsg};
+use netlink_bindings::rt_rule::{self, FibRuleHdr};
+use nix::net::if_::if_indextoname;
 
 use super::addresses::Prefix;
-use super::command::{ip_json, run_with_input};
+use super::command::run_with_input;
+use super::netlink::Netlink;
 use super::snapshot::{Family, Snapshot};
 use crate::error::Error;
 use crate::ranges::MAX_PATHS;
@@ -142,9 +145,7 @@ impl Entrance {
 /// Removes the rules and tables of devices with these numbers.
 pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Error> {
     for family in Family::BOTH {
-        let rules: Vec<Rule> = ip_json(&format!("{} rule show", family.option()))?;
-        let tables: BTreeSet<u32> = rules.iter().filter_map(Rule::table).collect();
-        for table in tables {
+        for table in BTreeSet::from_iter(ruled_tables(family)?) {
             // Ours only: the preference and the range of numbers both fit.
             let Some(offset) = table.checked_sub(TABLES).filter(|offset| *offset < 1 << 16) else { continue };
             if is_stale((offset >> 8) as u8) {
@@ -156,8 +157,8 @@ pub(super) fn remove_tables_of(is_stale: impl Fn(u8) -> bool) -> Result<(), Erro
 }
 
 /// Whether this is the number of a table of ours.
-pub(super) fn is_table_of_a_path(table: &str) -> bool {
-    table.parse().is_ok_and(|number: u32| number.checked_sub(TABLES).is_some_and(|offset| offset < 1 << 16))
+pub(super) fn is_table_of_a_path(number: u32) -> bool {
+    number.checked_sub(TABLES).is_some_and(|offset| offset < 1 << 16)
 }
 
 fn remove_table(family: Family, number: u32) {
@@ -170,35 +171,34 @@ fn remove_table(family: Family, number: u32) {
 
 /// The device of packets to `address`.
 pub(super) fn device_towards(address: IpAddr) -> Result<Option<String>, Error> {
-    let routes: Vec<Towards> = ip_json(&format!("route get {address}"))?;
-    Ok(routes.into_iter().find_map(|route| route.dev))
+    device_of(None, address)
 }
 
 /// The device of packets from `own` to `address`.
 pub(super) fn device_from(own: Ipv4Addr, address: Ipv4Addr) -> Result<Option<String>, Error> {
-    let routes: Vec<Towards> = ip_json(&format!("route get {address} from {own}"))?;
-    Ok(routes.into_iter().find_map(|route| route.dev))
+    device_of(Some(own.into()), address.into())
 }
 
-#[derive(Deserialize)]
-struct Towards {
-    #[serde(default)]
-    dev: Option<String>,
+/// The device that the kernel would send a packet over.
+fn device_of(own: Option<IpAddr>, address: IpAddr) -> Result<Option<String>, Error> {
+    let mut header = Rtmsg::new();
+    header.rtm_family = Family::of(address).number();
+    header.rtm_dst_len = Prefix::host(address).length;
+    header.rtm_src_len = own.map_or(0, |own| Prefix::host(own).length);
+    let mut question = rt_route::Request::new().op_getroute_do(&header);
+    let facts = question.encode().push_dst(address);
+    own.into_iter().fold(facts, PushRouteAttrs::push_src);
+    let devices = Netlink::open()?.ask(&question, |(_, facts)| facts.get_oif().ok())?;
+    let name = devices.first().and_then(|index| if_indextoname(*index).ok());
+    Ok(name.map(|name| name.to_string_lossy().into_owned()))
 }
 
-#[derive(Deserialize)]
-struct Rule {
-    #[serde(default)]
-    priority: u32,
-    /// The number, or a name from /etc/iproute2/rt_tables.
-    #[serde(default)]
-    table: Option<String>,
-}
-
-impl Rule {
-    /// The number of its table, for a rule of our preference.
-    fn table(&self) -> Option<u32> {
-        let table = self.table.as_ref().filter(|_| self.priority == PREFERENCE)?;
-        table.parse().ok()
-    }
+/// The tables that rules of our preference choose.
+fn ruled_tables(family: Family) -> Result<Vec<u32>, Error> {
+    let header = FibRuleHdr { family: family.number(), ..FibRuleHdr::new() };
+    let question = rt_rule::Request::new().op_getrule_dump(&header);
+    Netlink::open()?.ask(&question, |(header, facts)| {
+        let is_ours = header.family == family.number() && facts.get_priority() == Ok(PREFERENCE);
+        facts.get_table().ok().filter(|_| is_ours)
+    })
 }

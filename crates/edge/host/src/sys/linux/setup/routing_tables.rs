@@ -7,20 +7,37 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::Value;
+use netlink_bindings::rt_route::{self, IterableRouteAttrs, RouteAttrs, RtmFlag, RtmType, Rtmsg};
+use netlink_bindings::rt_rule::{self, FibRuleAttrs, FibRuleHdr, FrAct, IterableFibRuleAttrs};
+use netlink_bindings::utils::{find_attr, nla_align_up, parse_i32, parse_ip, parse_u16};
 use tracing::debug;
 
 use super::addresses::Prefix;
-use super::command::ip_json;
+use super::netlink::Netlink;
 use super::routes::is_table_of_a_path;
 use super::snapshot::Family;
 use crate::error::Error;
 
-const MAIN: &str = "main";
-const LOCAL: &str = "local";
+/// Numbers of tables (linux/rtnetlink.h).
+pub(super) const MAIN: u32 = libc::RT_TABLE_MAIN as u32;
+pub(super) const LOCAL: u32 = libc::RT_TABLE_LOCAL as u32;
+
+/// The gateway of another family than the route's (linux/rtnetlink.h): `struct rtvia`, a family and an address.
+const RTA_VIA: u16 = 18;
+
+/// Flags of next hops (linux/rtnetlink.h).
+const RTNH_F_DEAD: u32 = 1;
+const RTNH_F_ONLINK: u32 = 4;
+
+/// Flags of rules (linux/fib_rules.h): the selectors choose all other packets.
+const FIB_RULE_INVERT: u32 = 2;
+
+/// The names of devices by their numbers.
+pub(super) type Names = BTreeMap<u32, Arc<str>>;
 
 /// The routes and rules of a family.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -31,65 +48,58 @@ pub(super) struct RoutingTables {
     rules: Vec<Rule>,
 }
 
-/// A rule as `ip -json rule` shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-struct Rule {
-    #[serde(default)]
-    src: String,
-    #[serde(rename = "srclen", default)]
-    src_length: Option<u8>,
-    #[serde(default)]
-    oif: Option<String>,
-    #[serde(default)]
-    table: Option<String>,
-    /// Further selectors, and facts about the rule.
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
+/// A rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Rule {
+    /// `None`: packets from anywhere.
+    pub(super) source: Option<Prefix>,
+    pub(super) output: Option<String>,
+    pub(super) table: Option<u32>,
+    /// Whether it has further selectors, or does anything else than look into its table.
+    pub(super) is_special: bool,
 }
 
-/// A route as `ip -json route` shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+/// A route. Hosts may have a million of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Route {
-    #[serde(rename = "type", default)]
-    kind: Option<String>,
-    dst: String,
-    /// The name or number of its table; the main one if there is none.
-    #[serde(default)]
-    table: Option<String>,
-    #[serde(default)]
-    gateway: Option<IpAddr>,
-    #[serde(default)]
-    via: Option<Via>,
-    #[serde(default)]
-    dev: Option<String>,
-    #[serde(default)]
-    metric: Option<u32>,
-    #[serde(default)]
-    flags: Vec<String>,
-    #[serde(default)]
-    nexthops: Vec<NextHop>,
+    /// Length 0: everything.
+    pub(super) destination: Prefix,
+    pub(super) table: u32,
+    pub(super) is_unicast: bool,
+    pub(super) is_dead: bool,
+    pub(super) is_onlink: bool,
+    pub(super) metric: Option<u32>,
+    /// The only next hop.
+    pub(super) hop: NextHop,
+    /// The next hops of a route with several.
+    pub(super) hops: Vec<NextHop>,
 }
 
-/// A gateway of another family than the route's.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-struct Via {
-    family: String,
-    host: IpAddr,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-struct NextHop {
-    #[serde(default)]
-    gateway: Option<IpAddr>,
-    #[serde(default)]
-    dev: Option<String>,
+/// A next hop.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct NextHop {
+    /// Possibly of another family than the route's destination.
+    pub(super) gateway: Option<IpAddr>,
+    pub(super) device: Option<Arc<str>>,
 }
 
 impl RoutingTables {
-    /// Reads them, by two short programs.
-    pub(super) fn take(family: Family) -> Result<Self, Error> {
-        let routes = ip_json(&format!("{} route show table all", family.option()))?;
-        let rules = ip_json(&format!("{} rule show", family.option()));
+    /// Reads them. One list has the routes over all devices: to list those over one device, the kernel walks through all routes, too, and it
+    /// cannot list the default routes alone.
+    pub(super) fn read(netlink: &mut Netlink, family: Family, names: &Names) -> Result<Self, Error> {
+        let number = family.number();
+        let question =
+            rt_route::Request::new().op_getroute_dump(&Rtmsg { rtm_family: number, ..Rtmsg::new() });
+        let routes = netlink.ask(&question, |(header, facts)| {
+            // A kernel without IPv6 lists the routes of all other families, and old kernels list cached ones.
+            let is_asked = header.rtm_family == number && header.rtm_flags & RtmFlag::Cloned as u32 == 0;
+            let is_local = u32::from(header.rtm_table) == LOCAL;
+            (is_asked && !is_local).then(|| Route::of(&header, facts, family, names))
+        })?;
+        let question =
+            rt_rule::Request::new().op_getrule_dump(&FibRuleHdr { family: number, ..FibRuleHdr::new() });
+        let rules = netlink
+            .ask(&question, |(header, facts)| (header.family == number).then(|| Rule::of(&header, facts)));
         Ok(Self::of(
             routes,
             rules.unwrap_or_else(|error| {
@@ -99,16 +109,15 @@ impl RoutingTables {
         ))
     }
 
-    fn of(routes: Vec<Route>, rules: Vec<Rule>) -> Self {
-        let is_foreign =
-            |table: Option<&str>| table.is_none_or(|table| table != LOCAL && !is_table_of_a_path(table));
-        let routes = routes.into_iter().filter(|route| is_foreign(route.table.as_deref()));
-        let (main, mut others): (Vec<_>, Vec<_>) = routes.partition(|route| route.table() == MAIN);
-        others.retain(Route::is_unicast);
+    pub(super) fn of(routes: Vec<Route>, rules: Vec<Rule>) -> Self {
+        let is_foreign = |table: u32| table != LOCAL && !is_table_of_a_path(table);
+        let routes = routes.into_iter().filter(|route| is_foreign(route.table));
+        let (main, mut others): (Vec<_>, Vec<_>) = routes.partition(|route| route.table == MAIN);
+        others.retain(|route| route.is_unicast);
         Self {
             main,
             others,
-            rules: rules.into_iter().filter(|rule| is_foreign(rule.table.as_deref())).collect(),
+            rules: rules.into_iter().filter(|rule| rule.table.is_none_or(is_foreign)).collect(),
         }
     }
 
@@ -118,12 +127,11 @@ impl RoutingTables {
     }
 
     /// The devices of the default routes of the main table, best first.
-    pub(super) fn default_devices(&self) -> impl Iterator<Item = &String> {
-        let mut defaults: Vec<&Route> = self.main.iter().filter(|route| route.dst == "default").collect();
+    pub(super) fn default_devices(&self) -> impl Iterator<Item = &str> {
+        let mut defaults: Vec<&Route> =
+            self.main.iter().filter(|route| route.destination.length == 0).collect();
         defaults.sort_by_key(|route| route.metric.unwrap_or(0));
-        defaults.into_iter().flat_map(|route| {
-            route.dev.iter().chain(route.nexthops.iter().filter_map(|hop| hop.dev.as_ref()))
-        })
+        defaults.into_iter().flat_map(Route::all_hops).filter_map(|hop| hop.device.as_deref())
     }
 
     /// The device of the main table's best route to `address`, apart from the routes over `except`.
@@ -140,128 +148,201 @@ impl RoutingTables {
 
     /// Whether a route over `device` leads to `address`.
     pub(super) fn reach(&self, device: &str, address: IpAddr) -> bool {
-        self.iter().any(|route| route.over(device).is_some() && route.match_of(address).is_some())
+        self.iter().any(|route| route.match_of(address).is_some() && route.usable_over(device).is_some())
     }
 
     /// The routes over `device` as `ip route replace` takes them, connected ones first so that gateways can be reached. The routes to
     /// each destination come from one table, the first of those for a device with these addresses.
     pub(super) fn over(&self, device: &str, addresses: &[Prefix]) -> Vec<String> {
         // First, because other devices may have a million routes.
-        let routes = self.iter().filter_map(|route| Some((route, route.over(device)?)));
+        let routes = self.iter().filter_map(|route| Some((route, route.usable_over(device)?)));
         let routes: Vec<_> = routes.collect();
-        let ruled = self
-            .rules
-            .iter()
-            .filter(|rule| rule.chooses(device, addresses))
-            .filter_map(|rule| rule.table.as_deref());
-        let mut tables: Vec<&str> = Vec::new();
-        for table in ruled.chain([MAIN]).chain(routes.iter().map(|(route, _)| route.table())) {
+        let ruled =
+            self.rules.iter().filter(|rule| rule.chooses(device, addresses)).filter_map(|rule| rule.table);
+        let mut tables: Vec<u32> = Vec::new();
+        for table in ruled.chain([MAIN]).chain(routes.iter().map(|(route, _)| route.table)) {
             if !tables.contains(&table) {
                 tables.push(table);
             }
         }
-        let place = |route: &Route| tables.iter().position(|table| *table == route.table());
-        let found = routes.into_iter().filter_map(|(route, words)| Some((place(route)?, route, words)));
+        let place = |route: &Route| tables.iter().position(|table| *table == route.table);
+        let found = routes.into_iter().filter_map(|(route, hop)| Some((place(route)?, route, hop)));
         let mut found: Vec<_> = found.collect();
         found.sort_by_key(|(place, ..)| *place);
-        let mut chosen: BTreeMap<&str, usize> = BTreeMap::new();
-        found.retain(|(place, route, _)| *chosen.entry(&route.dst).or_insert(*place) == *place);
-        found.sort_by_key(|(_, _, (has_gateway, _))| *has_gateway);
-        found.into_iter().map(|(_, _, (_, words))| words).collect()
+        let mut chosen: BTreeMap<(IpAddr, u8), usize> = BTreeMap::new();
+        found.retain(|(place, Route { destination, .. }, _)| {
+            *chosen.entry((destination.address, destination.length)).or_insert(*place) == *place
+        });
+        found.sort_by_key(|(_, _, hop)| hop.gateway.is_some());
+        found.into_iter().map(|(_, route, hop)| route.in_words(hop, device)).collect()
     }
 }
 
 impl Rule {
+    /// The rule in an answer.
+    fn of(header: &FibRuleHdr, facts: IterableFibRuleAttrs<'_>) -> Self {
+        let mut rule = Self {
+            source: None,
+            output: None,
+            table: Some(u32::from(header.table)),
+            is_special: header.flags & FIB_RULE_INVERT != 0
+                || header.action != FrAct::ToTbl as u8
+                || (header.dst_len, header.tos) != (0, 0),
+        };
+        for fact in facts {
+            match fact {
+                Ok(FibRuleAttrs::Src(address)) => {
+                    rule.source = Some(Prefix { address, length: header.src_len });
+                }
+                Ok(FibRuleAttrs::Oifname(name)) => rule.output = Some(name.to_string_lossy().into_owned()),
+                Ok(FibRuleAttrs::Table(table)) => rule.table = Some(table),
+                // The kernel says that it does not suppress any route.
+                Ok(
+                    FibRuleAttrs::SuppressPrefixlen(u32::MAX)
+                    | FibRuleAttrs::SuppressIfgroup(u32::MAX)
+                    | FibRuleAttrs::Priority(_)
+                    | FibRuleAttrs::Protocol(_)
+                    | FibRuleAttrs::Pad(_),
+                ) => {}
+                // A selector, or one that is newer than plait.
+                Ok(_) | Err(_) => rule.is_special = true,
+            }
+        }
+        rule.table = rule.table.filter(|table| *table != 0);
+        rule.source = rule.source.filter(|source| source.length != 0);
+        rule
+    }
+
     /// Whether it chooses its table for all packets from one of these addresses, or over this device.
     fn chooses(&self, device: &str, addresses: &[Prefix]) -> bool {
-        /// Facts that are no selectors.
-        const FACTS: [&str; 3] = ["priority", "protocol", "oif_detached"];
-        if self.rest.keys().any(|key| !FACTS.contains(&key.as_str())) {
-            return false;
-        }
-        let is_for_device = self.oif.as_deref().is_none_or(|oif| oif == device);
+        let is_for_device = self.output.as_deref().is_none_or(|output| output == device);
         let is_for_address = || {
-            let Some(source) = self.src.parse().ok().map(Prefix::host) else { return self.src == "all" };
-            let source = Prefix { length: self.src_length.unwrap_or(source.length), ..source };
-            addresses.iter().any(|own| source.overlaps(Prefix::host(own.address)))
+            self.source
+                .is_none_or(|source| addresses.iter().any(|own| source.overlaps(Prefix::host(own.address))))
         };
-        is_for_device && is_for_address()
+        !self.is_special && is_for_device && is_for_address()
     }
 }
 
 impl Route {
-    fn table(&self) -> &str {
-        self.table.as_deref().unwrap_or(MAIN)
-    }
-
-    fn is_unicast(&self) -> bool {
-        self.kind.as_deref().is_none_or(|kind| kind == "unicast")
+    /// The route in an answer.
+    fn of(header: &Rtmsg, facts: IterableRouteAttrs<'_>, family: Family, names: &Names) -> Self {
+        let mut route = Self {
+            destination: Prefix { address: family.unspecified(), length: header.rtm_dst_len },
+            table: u32::from(header.rtm_table),
+            is_unicast: header.rtm_type == RtmType::Unicast as u8,
+            is_dead: header.rtm_flags & RTNH_F_DEAD != 0,
+            is_onlink: header.rtm_flags & RTNH_F_ONLINK != 0,
+            metric: None,
+            hop: NextHop::of(facts),
+            hops: Vec::new(),
+        };
+        for fact in facts.flatten() {
+            match fact {
+                RouteAttrs::Dst(address) => route.destination.address = address,
+                RouteAttrs::Table(table) => route.table = table,
+                RouteAttrs::Priority(metric) => route.metric = Some(metric),
+                RouteAttrs::Oif(index) => route.hop.device = names.get(&index).cloned(),
+                RouteAttrs::Multipath(hops) => route.hops = next_hops(hops, names),
+                _ => {}
+            }
+        }
+        route
     }
 
     /// The network that it leads to, unless that is everything.
     pub(super) fn network(&self) -> Option<Prefix> {
-        Prefix::parse(&self.dst)
+        Some(self.destination).filter(|destination| destination.length != 0)
+    }
+
+    /// Its next hops.
+    fn all_hops(&self) -> impl Iterator<Item = &NextHop> {
+        std::iter::once(&self.hop).chain(&self.hops)
+    }
+
+    /// Its next hop over `device`.
+    fn hop_over(&self, device: &str) -> Option<&NextHop> {
+        self.all_hops().find(|hop| hop.device.as_deref() == Some(device))
+    }
+
+    /// The same, if packets can take it.
+    fn usable_over(&self, device: &str) -> Option<&NextHop> {
+        self.hop_over(device).filter(|_| self.is_unicast && !self.is_dead)
     }
 
     /// Its gateway, if it leads over `device`.
     pub(super) fn gateway_over(&self, device: &str) -> Option<IpAddr> {
-        if self.dev.as_deref() == Some(device) {
-            return self.gateway.or(self.via.as_ref().map(|via| via.host));
-        }
-        self.nexthops.iter().find(|hop| hop.dev.as_deref() == Some(device))?.gateway
+        self.hop_over(device)?.gateway
     }
 
     /// The device of its first next hop, if it is a route to other hosts.
     fn device(&self) -> Option<&str> {
-        let first = || self.nexthops.iter().find_map(|hop| hop.dev.as_deref());
-        self.dev.as_deref().or_else(first).filter(|_| self.is_unicast())
+        self.all_hops().find_map(|hop| hop.device.as_deref()).filter(|_| self.is_unicast)
     }
 
     /// The length of its prefix, if that has `address`.
     fn match_of(&self, address: IpAddr) -> Option<u8> {
-        if self.dst == "default" {
-            return Some(0);
-        }
-        let prefix = self.network()?;
-        prefix.overlaps(Prefix::host(address)).then_some(prefix.length)
+        let Prefix { length, .. } = self.destination;
+        (length == 0 || self.destination.overlaps(Prefix::host(address))).then_some(length)
     }
 
-    /// Whether it has a gateway, and the route in words, if it leads over `device`.
-    fn over(&self, device: &str) -> Option<(bool, String)> {
-        if !self.is_unicast() || self.flags.iter().any(|flag| flag == "dead") {
-            return None;
+    /// The route by this next hop, as `ip route` takes it.
+    fn in_words(&self, hop: &NextHop, device: &str) -> String {
+        let Prefix { address, length } = self.destination;
+        let mut words = match self.network() {
+            None => "default".to_owned(),
+            Some(network) if length == Prefix::host(address).length => network.address.to_string(),
+            Some(network) => network.to_string(),
+        };
+        if let Some(gateway) = hop.gateway {
+            let family = match (gateway, address) {
+                (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => "",
+                (IpAddr::V4(_), IpAddr::V6(_)) => "inet ",
+                (IpAddr::V6(_), IpAddr::V4(_)) => "inet6 ",
+            };
+            let _ = write!(words, " via {family}{gateway}");
         }
-        let direct = (self.dev.as_deref() == Some(device)).then_some(self.gateway);
-        let gateway = direct.or_else(|| {
-            let hop = self.nexthops.iter().find(|hop| hop.dev.as_deref() == Some(device));
-            hop.map(|hop| hop.gateway)
-        })?;
-        let mut words = self.dst.clone();
-        if let Some(gateway) = gateway {
-            words += &format!(" via {gateway}");
-        } else if let Some(via) = &self.via {
-            words += &format!(" via {} {}", via.family, via.host);
-        }
-        words += &format!(" dev {device}");
-        if self.flags.iter().any(|flag| flag == "onlink") {
+        let _ = write!(words, " dev {device}");
+        if self.is_onlink {
             words += " onlink";
         }
         if let Some(metric) = self.metric {
-            words += &format!(" metric {metric}");
+            let _ = write!(words, " metric {metric}");
         }
-        Some((gateway.is_some() || self.via.is_some(), words))
+        words
     }
+}
+
+impl NextHop {
+    /// The next hop in the facts of a route or of one of its next hops, without its device.
+    fn of(facts: IterableRouteAttrs<'_>) -> Self {
+        let same_family = facts.flatten().find_map(|fact| match fact {
+            RouteAttrs::Gateway(gateway) => Some(gateway),
+            _ => None,
+        });
+        let other_family = || parse_ip(find_attr(facts.get_buf(), RTA_VIA)?.get(2..)?);
+        Self { gateway: same_family.or_else(other_family), device: None }
+    }
+}
+
+/// The next hops of a route with several (linux/rtnetlink.h, `struct rtnexthop`): length, flags, weight and device of each, and its facts.
+fn next_hops(mut rest: &[u8], names: &Names) -> Vec<NextHop> {
+    const HEADER: usize = 8;
+    let mut hops = Vec::new();
+    while let (Some(length), Some(index)) = (parse_u16(rest), rest.get(4..).and_then(parse_i32)) {
+        let length = usize::from(length);
+        let Some(facts) = rest.get(HEADER..length) else { break };
+        let device = names.get(&index.cast_unsigned()).cloned();
+        hops.push(NextHop { device, ..NextHop::of(RouteAttrs::new(facts)) });
+        rest = &rest[nla_align_up(length).min(rest.len())..];
+    }
+    hops
 }
 
 #[cfg(test)]
 impl RoutingTables {
-    /// The routes and rules that `ip -json` shows as these.
-    pub(super) fn shown(routes: &str, rules: &str) -> Self {
-        Self::of(serde_json::from_str(routes).expect("routes"), serde_json::from_str(rules).expect("rules"))
-    }
-
     pub(super) fn drop_routes_over(&mut self, device: &str) {
-        let is_other = |route: &Route| route.dev.as_deref() != Some(device);
+        let is_other = |route: &Route| route.hop.device.as_deref() != Some(device);
         self.main.retain(is_other);
         self.others.retain(is_other);
     }

@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde_json::Value;
-use tracing::debug;
-
 use super::addresses::Prefix;
-use super::command::ip_json;
-use super::links::Link;
-use super::routing_tables::{Route, RoutingTables};
+use super::links::{self, Link};
+use super::netlink::Netlink;
+use super::routing_tables::{Names, Route, RoutingTables};
 use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::shared_networks::SharedNetworks;
@@ -30,24 +27,18 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the kernel's state, by five short programs. Without the networks that devices share, which [`super::Uplinks`] finds.
+    /// Reads the kernel's state. Without the networks that devices share, which [`super::Uplinks`] finds.
     pub(crate) fn take() -> Result<Self, Error> {
-        const DETAILS: &str = "-details address show";
-        // The details of some devices are no JSON in some versions of `ip`. They are needed for tunnels only.
-        let links: Vec<Value> = ip_json(DETAILS).or_else(|error| {
-            debug!(%error, "tunnels are unknown");
-            ip_json("address show")
-        })?;
-        let tunnels = Tunnels::of(&links);
-        let links = links.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
-        Ok(Self {
-            links: links
-                .map_err(|source| Error::Output { command: format!("ip -json {DETAILS}"), source })?,
-            tables: [RoutingTables::take(Family::V4)?, RoutingTables::take(Family::V6)?],
-            tunnels,
-            networks: SharedNetworks::default(),
-            coming: BTreeSet::new(),
-        })
+        let mut netlink = Netlink::open()?;
+        let (links, tunnels) = links::read(&mut netlink)?;
+        let names: Names = links.iter().map(|link| (link.index, link.name.as_str().into())).collect();
+        let [v4, v6] = Family::BOTH.map(|family| RoutingTables::read(&mut netlink, family, &names));
+        Ok(Self::with(links, [v4?, v6?], tunnels))
+    }
+
+    /// The state with these devices, routes and tunnels.
+    pub(super) fn with(links: Vec<Link>, tables: [RoutingTables; 2], tunnels: Tunnels) -> Self {
+        Self { links, tables, tunnels, networks: SharedNetworks::default(), coming: BTreeSet::new() }
     }
 
     /// Whether `other` has the same devices, addresses and routes.
@@ -133,8 +124,8 @@ impl Snapshot {
     pub(crate) fn default_devices(&self) -> Vec<String> {
         let mut devices: Vec<String> = Vec::new();
         for device in self.tables.iter().flat_map(RoutingTables::default_devices) {
-            if !devices.contains(device) {
-                devices.push(device.clone());
+            if !devices.iter().any(|known| known == device) {
+                devices.push(device.to_owned());
             }
         }
         devices
@@ -190,6 +181,22 @@ impl Family {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
+    /// Its number in messages of netlink.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::V4 => libc::AF_INET as u8,
+            Self::V6 => libc::AF_INET6 as u8,
+        }
+    }
+
+    /// The address of nothing.
+    pub(super) fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Self::V6 => Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+
     /// The option of `ip` that selects it.
     pub(super) fn option(self) -> &'static str {
         match self {
@@ -201,17 +208,6 @@ impl Family {
 
 #[cfg(test)]
 impl Snapshot {
-    /// The state that `ip -json` shows as these devices and routes of both families.
-    pub(crate) fn of(links: &str, v4: &str, v6: &str) -> Self {
-        Self {
-            links: serde_json::from_str(links).expect("links"),
-            tables: [v4, v6].map(|routes| RoutingTables::shown(routes, "[]")),
-            tunnels: Tunnels::default(),
-            networks: SharedNetworks::default(),
-            coming: BTreeSet::new(),
-        }
-    }
-
     /// The same with these flags of a device.
     pub(super) fn with_flags(mut self, device: &str, flags: &[&str]) -> Self {
         let of_device = self.links.iter_mut().filter(|link| link.name == device);

@@ -111,10 +111,10 @@ pub(crate) fn strict_source_check(device: &str, own: Ipv4Addr, towards: Option<I
 }
 
 /// Returns the obstacles on this machine of packets over these devices to `towards`, or beyond the default routes. A device that does not
-/// exist, is down or has no address has none. Takes some tens of milliseconds.
+/// exist, is down or has no address has none. Takes some milliseconds.
 ///
 /// # Errors
-/// `ip` is missing or too old.
+/// The kernel does not answer questions about its devices and routes.
 pub fn path_obstacles(devices: &[String], towards: Option<IpAddr>) -> Result<Vec<PathObstacle>, Error> {
     let snapshot = Snapshot::take()?;
     let links = devices.iter().filter_map(|device| snapshot.link(device));

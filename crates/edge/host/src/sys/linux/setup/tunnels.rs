@@ -2,41 +2,90 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde_json::Value;
+use netlink_bindings::rt_link::{IterableLinkAttrs, LinkAttrs};
+use netlink_bindings::utils::{find_attr, parse_ip};
 use tracing::debug;
 
 use super::command::run;
+use super::links::Link;
+
+/// The facts of one kind of device (linux/if_link.h).
+const IFLA_INFO_DATA: u16 = 2;
 
 /// The tunnels of this host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Tunnels(Vec<Tunnel>);
+pub(super) struct Tunnels(pub(super) Vec<Tunnel>);
 
 /// A tunnel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Tunnel {
-    device: String,
+    pub(super) device: String,
     /// The device that its packets are bound to.
     pub(super) bound_to: Option<String>,
     /// The other ends: of WireGuard, one for each peer, none if they cannot be read.
     pub(super) remotes: Vec<IpAddr>,
-    is_wireguard: bool,
+    pub(super) is_wireguard: bool,
+}
+
+/// What a device says of the packets that carry its own.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Carried {
+    /// The kind of device, as in `ip link add type`.
+    pub(super) kind: Option<String>,
+    /// The number of the device below it in this network namespace.
+    below: Option<u32>,
+    remotes: Vec<IpAddr>,
+}
+
+impl Carried {
+    /// What a device says in an answer.
+    pub(super) fn of(facts: IterableLinkAttrs<'_>) -> Self {
+        let (mut carried, mut is_here) = (Self::default(), true);
+        for fact in facts.flatten() {
+            match fact {
+                LinkAttrs::Link(index) => carried.below = Some(index).filter(|index| *index != 0),
+                LinkAttrs::LinkNetnsid(_) => is_here = false,
+                LinkAttrs::Linkinfo(facts) => {
+                    let kind = facts.get_kind().map(|kind| kind.to_string_lossy().into_owned());
+                    carried.kind = kind.ok();
+                    let kind = carried.kind.as_deref().unwrap_or_default();
+                    carried.remotes =
+                        remotes(kind, find_attr(facts.get_buf(), IFLA_INFO_DATA).unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+        carried.below = carried.below.filter(|_| is_here);
+        carried
+    }
+}
+
+/// The other ends of a tunnel in the facts of a device of this kind: each kind has numbers of its own (linux/if_tunnel.h, linux/if_link.h).
+fn remotes(kind: &str, facts: &[u8]) -> Vec<IpAddr> {
+    let attributes: &[u16] = match kind {
+        "gre" | "gretap" | "erspan" | "ip6gre" | "ip6gretap" | "ip6erspan" => &[7],
+        "ipip" | "sit" | "ip6tnl" => &[3],
+        "vti" | "vti6" => &[5],
+        "vxlan" => &[2, 16],
+        "geneve" => &[2, 7],
+        _ => &[],
+    };
+    let remotes = attributes.iter().filter_map(|attribute| parse_ip(find_attr(facts, *attribute)?));
+    remotes.filter(|remote| !remote.is_unspecified() && !remote.is_multicast()).collect()
 }
 
 impl Tunnels {
-    /// The tunnels among `links`, as `ip -details -json` shows them: GRE, IP in IP and the like. Those of WireGuard have no other end yet.
-    pub(super) fn of(links: &[Value]) -> Self {
-        let tunnels = links.iter().filter_map(|link| {
-            let device = link["ifname"].as_str()?.to_owned();
-            if link["linkinfo"]["info_kind"] == "wireguard" {
+    /// The tunnels among `links`: GRE, IP in IP and the like. Those of WireGuard have no other end yet.
+    pub(super) fn among(links: &[Link], carried: Vec<Carried>) -> Self {
+        let name = |index: u32| links.iter().find(|link| link.index == index).map(|link| link.name.clone());
+        let tunnels = links.iter().zip(carried).filter_map(|(link, carried)| {
+            let device = link.name.clone();
+            if carried.kind.as_deref() == Some("wireguard") {
                 return Some(Tunnel { device, bound_to: None, remotes: Vec::new(), is_wireguard: true });
             }
-            let data = &link["linkinfo"]["info_data"];
-            let remotes = [&data["remote"], &data["remote6"]].into_iter().filter_map(Value::as_str);
-            let remotes: Vec<IpAddr> = remotes.filter_map(|remote| remote.parse().ok()).collect();
-            let remotes: Vec<_> = remotes.into_iter().filter(|remote| !remote.is_unspecified()).collect();
             // A device that is no tunnel has another kind of lower device: the other end of a veth, for example.
-            let bound_to = link["link"].as_str().map(str::to_owned);
-            (!remotes.is_empty()).then_some(Tunnel { device, bound_to, remotes, is_wireguard: false })
+            let remotes = Some(carried.remotes).filter(|remotes| !remotes.is_empty())?;
+            Some(Tunnel { device, bound_to: carried.below.and_then(name), remotes, is_wireguard: false })
         });
         Self(tunnels.collect())
     }
@@ -89,7 +138,7 @@ mod tests {
 
     #[test]
     fn tunnels_have_the_other_ends_that_ip_and_wg_show() {
-        let links: Vec<Value> = serde_json::from_str(
+        let links: Vec<serde_json::Value> = serde_json::from_str(
             r#"[{"ifname":"eth0"},
                 {"ifname":"veth0","link":"eth0","linkinfo":{"info_kind":"veth"}},
                 {"ifname":"gre1","link":null,"linkinfo":{"info_kind":"gre","info_data":{"remote":"192.0.2.9","local":"any"}}},

@@ -111,7 +111,7 @@ impl Uplinks {
         }
         let tunnels = snapshot.tunnels_of(paths.iter().map(PathSpec::device));
         self.warn_of(paths.iter().map(PathSpec::device).filter(|device| tunnels.is_unreadable(device)));
-        let seen = Seen { snapshot, tunnels: &tunnels, neighbours: &Neighbours::read() };
+        let seen = Seen { snapshot, tunnels: &tunnels, neighbours: &Neighbours::read(snapshot.links()) };
         let (networks, to_ask) = self.take(Instant::now(), &seen, paths);
         to_ask.iter().for_each(|gateway| ask(snapshot, gateway));
         snapshot.set_shared_networks(networks);
