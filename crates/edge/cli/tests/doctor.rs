@@ -9,9 +9,10 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use plait_lab::{End, Program};
 use plait_netns::Namespace;
 use serde_json::Value;
-use support::user::{User, place};
+use support::user::{User, given, place};
 use support::{PLAIT, TIMEOUT};
 
 /// `plait doctor` of a user over the loopback device: its exit code, what it prints, and what it says on standard error.
@@ -53,6 +54,32 @@ fn the_way_to_a_server_is_tried_beside_the_checks_of_the_machine() {
         "{machine}"
     );
     assert!(table.starts_with("PATH  CARRIER  RESULT") && table.contains("lo    udp      usable"), "{table}");
+    assert!(serve.stop(TIMEOUT).expect("it ends").success(), "{}", serve.last_words());
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+fn over_udp_a_server_is_reached_on_a_machine_without_ip_and_nft() {
+    let world = place("doctor_alone");
+    let (ada, bob) = (User::new("nobody", &world), User::new("daemon", &world));
+    let programs = world.join("programs");
+    fs::create_dir(&programs).expect("made");
+    std::os::unix::fs::symlink("/usr/bin/setpriv", programs.join("setpriv")).expect("made");
+    let at = format!("127.0.0.1:{}", 31_000 + std::process::id() % 700);
+    let words = ["serve", "--forward", "127.0.0.1:9", "--anyone", "--listen", &at, "--carrier", "udp"];
+    let mut command = ada.command(&world, &words);
+    command.env("PATH", &programs);
+    let mut serve = Program::start_here(&world, "serve", command, given(None), End::Own).expect("started");
+    let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
+    let words = ["doctor", "-s", &url, "--path", "lo", "--carrier", "udp", "--idle", "0.2", "--json"];
+    let output = bob.command(&world, &words).env("PATH", &programs).output().expect("started");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    for name in ["ip", "nft"] {
+        let check = check(&report, name);
+        assert_eq!((&check["ok"], &check["required"]), (&false.into(), &false.into()), "{report}");
+    }
+    assert_eq!(report["server"]["usable"], true, "{report}");
+    assert!(output.status.success(), "{output:?}");
     assert!(serve.stop(TIMEOUT).expect("it ends").success(), "{}", serve.last_words());
     let _ = fs::remove_dir_all(&world);
 }

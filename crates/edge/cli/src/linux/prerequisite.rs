@@ -43,9 +43,6 @@ impl Check {
     /// The prerequisites of the stack on this machine.
     pub(crate) const STACK: [Self; 5] = [Self::Privileges, Self::Tun, Self::Ip, Self::Nft, Self::Translation];
 
-    /// The prerequisites if UDP is enough.
-    pub(crate) const SOCKETS: [Self; 1] = [Self::Ip];
-
     /// Whether connections of this user to other hosts fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
         match self {
@@ -57,7 +54,7 @@ impl Check {
             | Self::Nft
             | Self::PrivateNetwork
             | Self::Translation
-            | Self::Forwarding => !is_ordinary_user() || Self::SOCKETS.contains(&self),
+            | Self::Forwarding => !is_ordinary_user(),
         }
     }
 
@@ -83,8 +80,8 @@ impl Check {
             Self::Privileges | Self::Tun | Self::Translation | Self::Forwarding => {
                 "all connections over TCP; --carrier udp does without"
             }
-            Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
-            Self::Ip | Self::Conntrack => "all connections",
+            Self::Ip | Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
+            Self::Conntrack => "all connections",
             Self::Clients => "plait serve and listen over UDP",
             Self::Clock => "certificates (--ca), keys in DNS",
             Self::PrivateNetwork => "plait run",
@@ -206,7 +203,7 @@ pub(crate) fn json_of_running(outcome: &Outcome) -> serde_json::Value {
 impl Options {
     /// The prerequisites of the stack with these options.
     pub(crate) fn checks(&self) -> &'static [Check] {
-        if self.carrier == plait::Carriers::Tcp { &Check::STACK } else { &Check::SOCKETS }
+        if self.carrier == plait::Carriers::Tcp { &Check::STACK } else { &[] }
     }
 }
 
