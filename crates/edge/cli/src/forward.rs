@@ -14,13 +14,14 @@ use plait_proxy::socket;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
 use crate::options::Options;
 use crate::output::say;
 use crate::running::Running;
+use crate::shortage::Shortage;
 use crate::system::{limits, prerequisite};
 
 /// Most connections at a time; more wait in the kernel.
@@ -97,6 +98,7 @@ impl Forward {
 
 /// Accepts clients of one port. Connections continue after this ends.
 async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<LateDial>, room: Arc<Semaphore>) {
+    let mut shortage = Shortage::default();
     loop {
         // It is never closed.
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -109,11 +111,7 @@ async fn accept_all(listener: TcpListener, to: Destination, dial: Arc<LateDial>,
                     drop(place);
                 });
             }
-            // Most likely out of descriptors: the program waits until some are free.
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => shortage.wait(&error).await,
         }
     }
 }

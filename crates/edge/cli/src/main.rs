@@ -38,6 +38,7 @@ mod server_addresses;
 mod server_identity;
 mod server_watch;
 mod session;
+mod shortage;
 mod shown;
 mod sightings;
 mod status;

@@ -14,13 +14,14 @@ use plait_proxy::socks::Credentials;
 use plait_proxy::socks_server::serve_client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
 use crate::options::Options;
 use crate::output::say;
 use crate::running::Running;
+use crate::shortage::Shortage;
 use crate::system::limits;
 use crate::system::prerequisite;
 
@@ -70,6 +71,7 @@ impl Proxy {
         // For people, and for scripts that wait for it.
         say(&format!("SOCKS5 at {}", listener.local_addr()?));
         let mut clients = JoinSet::new();
+        let mut shortage = Shortage::default();
         loop {
             let has_room = clients.len() < MAX_CLIENTS;
             tokio::select! {
@@ -80,11 +82,7 @@ impl Proxy {
                     Ok((client, _)) => {
                         clients.spawn(serve_one(client, dial.clone(), credentials.clone()));
                     }
-                    // Most likely out of descriptors: the client waits until some are free.
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a client");
-                        sleep(Duration::from_millis(100)).await;
-                    }
+                    Err(error) => shortage.wait(&error).await,
                 },
             }
         }

@@ -25,9 +25,7 @@ pub enum Error {
         message: String,
     },
     /// A program is not installed, or may not be executed.
-    #[error(
-        "cannot start `{program}`: {source}\n  fix: install the package that has it (iproute2 or nftables)"
-    )]
+    #[error("cannot start `{program}`: {source}\n  fix: {}", fix_of_start(source))]
     MissingProgram {
         /// Its name.
         program: &'static str,
@@ -120,6 +118,16 @@ pub enum Error {
     /// The host has ended: its device was deleted, or it was shut down.
     #[error("the host has been shut down")]
     Gone,
+}
+
+/// What helps if a program of the network cannot be started.
+fn fix_of_start(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "install the package that has it (iproute2 or nftables)",
+        io::ErrorKind::PermissionDenied => "let this user execute it",
+        // It is installed, and a limit of this process is reached: too many open files, too many processes.
+        _ => "see the limits of this process (ulimit -n and -u; LimitNOFILE= and LimitNPROC= of systemd)",
+    }
 }
 
 impl Error {
