@@ -8,6 +8,7 @@
 //! An answer over UDP has at most the length that its query allows. A longer one is cut, and the program asks again over TCP.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,30 +63,34 @@ enum Asker {
     Stream(Sender<Vec<u8>>),
 }
 
-/// Answers the queries that arrive at `socket`, or over connections to `listener`, until the socket fails. `names` learns the answers.
+/// Answers the queries that arrive at the sockets for IPv4 and IPv6, or over connections to `listener`, until a socket fails. `names` learns
+/// the answers.
 ///
 /// # Errors
-/// The socket failed.
+/// A socket failed.
 pub async fn serve_queries<D: Dialer>(
-    socket: UdpSocket,
+    (socket, socket6): (UdpSocket, Option<UdpSocket>),
     listener: TcpListener,
     dialer: Arc<D>,
     names: Arc<Names>,
 ) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
     let (apart, set_apart) = mpsc::channel(MAX_APART);
-    let door = Arc::new(Door { socket, cache: Mutex::default(), names });
+    let door = Arc::new(Door { socket, socket6, cache: Mutex::default(), names });
     tokio::select! {
-        failed = take_queries(&door, &queue) => failed,
+        failed = take_queries(Some(&door.socket), &door, &queue) => failed,
+        failed = take_queries(door.socket6.as_ref(), &door, &queue) => failed,
         () = streams::accept_all(listener, &door, &queue) => Ok(()),
         () = ask_all(&door, &*dialer, queued, apart) => Ok(()),
         () = ask_apart(&door, &*dialer, set_apart) => Ok(()),
     }
 }
 
-/// The socket of the programs' queries and their answers.
+/// The sockets of the programs' queries and their answers.
 struct Door {
     socket: UdpSocket,
+    /// Of IPv6, if the host has it.
+    socket6: Option<UdpSocket>,
     cache: Mutex<Cache>,
     names: Arc<Names>,
 }
@@ -101,7 +106,8 @@ impl Door {
         self.names.note(&response);
         match &query.from {
             Asker::Datagram(to) => {
-                let _ = self.socket.send_to(&fitted(&query.bytes, response), *to).await;
+                let socket = self.socket6.as_ref().filter(|_| to.is_ipv6()).unwrap_or(&self.socket);
+                let _ = socket.send_to(&fitted(&query.bytes, response), *to).await;
             }
             // There is room for an answer to each query of the stream.
             Asker::Stream(answers) => {
@@ -137,10 +143,12 @@ impl Door {
     }
 }
 
-async fn take_queries(door: &Door, queue: &Sender<Query>) -> io::Result<()> {
+/// Takes the queries that arrive at a socket; waits for ever if there is none.
+async fn take_queries(socket: Option<&UdpSocket>, door: &Door, queue: &Sender<Query>) -> io::Result<()> {
+    let Some(socket) = socket else { return pending().await };
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
-        let (len, from) = door.socket.recv_from(&mut buffer).await?;
+        let (len, from) = socket.recv_from(&mut buffer).await?;
         door.take(&buffer[..len], Asker::Datagram(from), queue).await;
     }
 }

@@ -55,13 +55,14 @@ fn run_at_gate(
         let program: Vec<_> = program.iter().map(OsString::from).collect();
         let (mut enclosed, mut listeners) = Enclosed::start(child, &program).expect("a private network");
         enclosed.go().expect("still there");
+        let (tcp6, _dns6) = listeners.v6.take().expect("this host has IPv6");
         let mut gate = listeners.gate.take().expect("this kernel has NFLOG");
         let (mut wanted, mut datagrams) = (Vec::new(), Vec::new());
         let mut query = [0; 512];
         loop {
             let (stream, _) = tokio::select! {
                 accepted = listeners.tcp4.accept() => accepted.expect("a connection"),
-                accepted = listeners.tcp6.accept() => accepted.expect("a connection"),
+                accepted = tcp6.accept() => accepted.expect("a connection"),
                 asked = listeners.dns.recv_from(&mut query) => {
                     let (len, from) = asked.expect("a query");
                     query[2] |= 0x80;

@@ -1,6 +1,7 @@
 //! `plait run`: an unmodified program with its connections through plait.
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -22,9 +23,9 @@ use plait_proxy::request::RequestError;
 use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::socket;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::linux::limits;
@@ -33,6 +34,7 @@ use crate::linux::waiting::{Reached, Waiting};
 use crate::options::Options;
 use crate::output::say;
 use crate::running::Running;
+use crate::shortage::Shortage;
 
 /// Most connections of the program at a time; more wait in the kernel.
 const MAX_CONNECTIONS: usize = 8192;
@@ -185,12 +187,14 @@ async fn serve_until_it_ends(
     dial: &Arc<Dial>,
     flows: &mut JoinSet<()>,
 ) -> anyhow::Result<i32> {
-    let Listeners { tcp4, tcp6, dns: queries, dns_tcp, gate } = listeners;
+    let Listeners { tcp4, dns, dns_tcp, v6, gate } = listeners;
+    let (tcp6, dns6) = v6.unzip();
     let mut end = pin!(enclosed.wait());
     let names = Arc::<Names>::default();
-    let mut queries = pin!(dns::serve_queries(queries, dns_tcp, dial.clone(), names.clone()));
+    let mut queries = pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), names.clone()));
     let mut waiting = Waiting::new(gate, dial.clone(), (direct.clone(), names.clone()));
     let (begun, mut has_opened) = (Instant::now(), false);
+    let mut shortage = Shortage::default();
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;
         let accepted = tokio::select! {
@@ -209,7 +213,7 @@ async fn serve_until_it_ends(
                 continue;
             }
             accepted = tcp4.accept(), if has_room => accepted,
-            accepted = tcp6.accept(), if has_room => accepted,
+            accepted = accept(tcp6.as_ref()), if has_room => accepted,
         };
         match accepted {
             Ok((program, from)) => {
@@ -219,12 +223,16 @@ async fn serve_until_it_ends(
                 let destination = names.destination(to);
                 flows.spawn(carry(program, (destination, to, reached), dial.clone(), direct.clone()));
             }
-            // Most likely out of descriptors: the connection waits until some are free.
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection of the program");
-                sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => shortage.wait(&error).await,
         }
+    }
+}
+
+/// The next connection to a listener; waits for ever if there is none.
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => pending().await,
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -17,7 +18,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::descriptor::owned;
-use super::enclosure::{FAILED, GO, READY};
+use super::enclosure::{FAILED, GO, READY, READY_WITHOUT_IPV6};
 use super::gate::Gate;
 
 /// Listeners that live in the program's network.
@@ -25,12 +26,12 @@ use super::gate::Gate;
 pub struct Listeners {
     /// Redirected TCP over IPv4.
     pub tcp4: TcpListener,
-    /// Redirected TCP over IPv6.
-    pub tcp6: TcpListener,
     /// DNS queries over UDP.
     pub dns: UdpSocket,
     /// The same over TCP.
     pub dns_tcp: TcpListener,
+    /// Redirected TCP, and DNS queries, over IPv6; `None` on a host without IPv6.
+    pub v6: Option<(TcpListener, UdpSocket)>,
     /// Holds connections until the server's answer is known; without it they reach the listeners at once.
     pub gate: Option<Gate>,
 }
@@ -126,7 +127,7 @@ fn controlled(child: &mut Command, program: &[OsString]) -> anyhow::Result<(Unix
 /// The child's first byte, if there was one, says that its network is ready, or that its reason follows.
 fn expect_ready(control: &UnixStream, byte: Option<u8>) -> anyhow::Result<()> {
     match byte {
-        Some(READY) => Ok(()),
+        Some(READY | READY_WITHOUT_IPV6) => Ok(()),
         Some(FAILED) => {
             let mut reason = String::new();
             control.take(4096).read_to_string(&mut reason)?;
@@ -142,39 +143,36 @@ fn code_of(status: ExitStatus) -> i32 {
 
 fn receive(control: &UnixStream) -> anyhow::Result<Listeners> {
     let mut byte = [0];
-    let mut space = nix::cmsg_space!([i32; 7]);
+    let mut space = nix::cmsg_space!([i32; 8]);
     let mut buffers = [IoSliceMut::new(&mut byte)];
     let message =
         recvmsg::<()>(control.as_raw_fd(), &mut buffers, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
     let mut fds = Vec::new();
-    for part in message.cmsgs()? {
+    // There is room for eight: if not all have come, this process may not have so many.
+    let parts = message.cmsgs().map_err(|error| if error == Errno::ENOBUFS { Errno::EMFILE } else { error });
+    for part in parts.context("taking over the listeners")? {
         if let ControlMessageOwned::ScmRights(received) = part {
             fds.extend(received);
         }
     }
     expect_ready(control, Some(byte[0]))?;
-    let fds: Vec<OwnedFd> = fds.into_iter().map(owned).collect();
-    let count = fds.len();
-    let mut fds = fds.into_iter();
-    let (Some(tcp4), Some(tcp6), Some(dns), Some(dns_tcp)) = (fds.next(), fds.next(), fds.next(), fds.next())
-    else {
-        bail!("{count} sockets were handed over, not four or seven")
+    let mut fds = fds.into_iter().map(owned);
+    let mut next = || fds.next().context("too few sockets were handed over");
+    let tcp = |fd: OwnedFd| -> io::Result<TcpListener> {
+        let listener = net::TcpListener::from(fd);
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
     };
-    let gate = match (fds.next(), fds.next(), fds.next()) {
-        (Some(copies), Some(raw4), Some(raw6)) => Some(Gate::new([copies, raw4, raw6])?),
+    let udp = |fd: OwnedFd| -> io::Result<UdpSocket> {
+        let socket = net::UdpSocket::from(fd);
+        socket.set_nonblocking(true)?;
+        UdpSocket::from_std(socket)
+    };
+    let (tcp4, dns, dns_tcp) = (tcp(next()?)?, udp(next()?)?, tcp(next()?)?);
+    let v6 = if byte[0] == READY { Some((tcp(next()?)?, udp(next()?)?)) } else { None };
+    let gate = match (fds.next(), fds.next()) {
+        (Some(copies), Some(raw4)) => Some(Gate::new([copies, raw4], fds.next())?),
         _ => None,
     };
-    let (tcp4, tcp6) = (net::TcpListener::from(tcp4), net::TcpListener::from(tcp6));
-    let (dns, dns_tcp) = (net::UdpSocket::from(dns), net::TcpListener::from(dns_tcp));
-    tcp4.set_nonblocking(true)?;
-    tcp6.set_nonblocking(true)?;
-    dns.set_nonblocking(true)?;
-    dns_tcp.set_nonblocking(true)?;
-    Ok(Listeners {
-        tcp4: TcpListener::from_std(tcp4)?,
-        tcp6: TcpListener::from_std(tcp6)?,
-        dns: UdpSocket::from_std(dns)?,
-        dns_tcp: TcpListener::from_std(dns_tcp)?,
-        gate,
-    })
+    Ok(Listeners { tcp4, dns, dns_tcp, v6, gate })
 }

@@ -5,11 +5,12 @@ use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -23,6 +24,8 @@ use super::{exit, gate};
 
 /// The child is ready and has sent its listeners.
 pub(super) const READY: u8 = b'R';
+/// The same, and its kernel has no IPv6.
+pub(super) const READY_WITHOUT_IPV6: u8 = b'4';
 /// The parent serves the listeners: the program may start.
 pub(super) const GO: u8 = b'G';
 /// The child failed; its reason follows as text.
@@ -89,9 +92,10 @@ fn become_program(program: &[OsString], user: Option<&User>) -> i32 {
 /// The sockets in the private network, in the order in which they are handed over.
 struct Sockets {
     tcp4: TcpListener,
-    tcp6: TcpListener,
     dns: UdpSocket,
     dns_tcp: TcpListener,
+    /// TCP and DNS. `None` if the kernel has no IPv6, or gives this process none (`ipv6.disable=1`, seccomp).
+    v6: Option<(TcpListener, UdpSocket)>,
     /// `None` on kernels without NFLOG: there connections are accepted before it is known whether the destination can be reached.
     gate: Option<gate::Sockets>,
 }
@@ -152,17 +156,22 @@ fn end_with_parent() -> anyhow::Result<()> {
 fn make_network() -> anyhow::Result<(Users, Sockets)> {
     end_with_parent()?;
     let users = Users::become_privileged()?;
-    for words in ["link set lo up", "route add local default dev lo", "-6 route add local default dev lo"] {
+    for words in ["link set lo up", "route add local default dev lo"] {
         tool("ip", &words.split(' ').collect::<Vec<_>>(), "")?;
     }
+    let v6 = listeners_v6().context("opening listeners for IPv6")?;
+    if v6.is_some() {
+        tool("ip", &["-6", "route", "add", "local", "default", "dev", "lo"], "")?;
+    }
     let mut sockets = Sockets {
-        gate: gate::Sockets::open().ok(),
+        gate: gate::Sockets::open(v6.is_some()).ok(),
         tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
-        tcp6: TcpListener::bind("[::1]:0").context("opening a listener for IPv6")?,
         dns: UdpSocket::bind("127.0.0.1:53").context("opening a listener for DNS")?,
         dns_tcp: TcpListener::bind("127.0.0.1:53").context("opening a listener for DNS over TCP")?,
+        v6,
     };
-    let redirection = rules(sockets.tcp4.local_addr()?.port(), sockets.tcp6.local_addr()?.port());
+    let port6 = sockets.v6.as_ref().map(|(tcp6, _)| tcp6.local_addr()).transpose()?;
+    let redirection = rules(sockets.tcp4.local_addr()?.port(), port6.map(|at| at.port()));
     tool("nft", &["-f", "-"], &redirection)?;
     if sockets.gate.is_some() && tool("nft", &["-f", "-"], &gate_rules()).is_err() {
         sockets.gate = None;
@@ -171,22 +180,45 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
     Ok((users, sockets))
 }
 
-/// TCP connections that leave go to the listeners, and DNS to ours. Everything else that leaves is refused at once, so that programs
+/// The listeners for TCP and DNS over IPv6, or `None` on a host without IPv6: there no program can use it either.
+fn listeners_v6() -> io::Result<Option<(TcpListener, UdpSocket)>> {
+    let listeners = TcpListener::bind("[::1]:0").and_then(|tcp| Ok((tcp, UdpSocket::bind("[::1]:53")?)));
+    match listeners {
+        Ok(listeners) => Ok(Some(listeners)),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+            // The family is missing, or `lo` has no address of it.
+            Some(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// TCP connections that leave go to the listeners, and DNS to ours, whatever nameserver the program asks: its `resolv.conf` becomes that of
+/// the machine again if the machine replaces the file. An answer goes to the address that the program asked from, which is that of the nameserver:
+/// the kernel takes every address for one of its own. Everything else that leaves is refused at once, so that programs
 /// that try UDP first (QUIC) fall back without waiting. An echo request is not answered by this namespace, because the answer would
 /// look like one from the destination. A program's own loopback traffic is not touched.
-fn rules(port4: u16, port6: u16) -> String {
+fn rules(port4: u16, port6: Option<u16>) -> String {
+    let [dns6, tcp6] = port6.map_or_else(Default::default, |port6| {
+        [
+            "udp dport 53 meta nfproto ipv6 redirect to :53".to_owned(),
+            format!("meta l4proto tcp meta nfproto ipv6 redirect to :{port6}"),
+        ]
+    });
     format!(
         "table inet plait {{
             chain captured {{
                 type nat hook output priority -100; policy accept;
                 udp dport 53 meta nfproto ipv4 redirect to :53
+                {dns6}
                 ip daddr 127.0.0.0/8 accept
                 ip6 daddr ::1 accept
                 meta l4proto tcp meta nfproto ipv4 redirect to :{port4}
-                meta l4proto tcp meta nfproto ipv6 redirect to :{port6}
+                {tcp6}
             }}
             chain refused {{
                 type filter hook output priority 0; policy accept;
+                udp sport 53 ct direction reply accept
                 ip daddr 127.0.0.0/8 accept
                 ip6 daddr ::1 accept
                 meta l4proto icmp icmp type != echo-request accept
@@ -207,6 +239,7 @@ fn gate_rules() -> String {
             chain waiting {{
                 type filter hook output priority -150; policy accept;
                 meta mark {mark} accept
+                udp sport 53 ct direction reply accept
                 ip daddr 127.0.0.0/8 accept
                 ip6 daddr ::1 accept
                 meta l4proto tcp tcp flags & (fin | syn | rst | ack) == syn {log} drop
@@ -216,20 +249,29 @@ fn gate_rules() -> String {
     )
 }
 
-/// Programs find their resolver in a file that only this namespace of mounts sees.
+/// Programs find their resolver in a file that only this namespace of mounts sees. The directories of name service daemons are hidden first,
+/// because systemd-resolved has the file in its own.
 fn use_own_resolver() -> anyhow::Result<()> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("making mounts private")?;
+    let target = fs::canonicalize("/etc/resolv.conf").ok();
+    let text = own_resolv_conf(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    RESOLVERS.into_iter().try_for_each(hide)?;
     mount(Some("tmpfs"), "/mnt", Some("tmpfs"), MsFlags::empty(), Some("size=64k,mode=755"))
         .context("mounting a tmpfs")?;
     let file = "/mnt/resolv.conf";
-    fs::write(file, own_resolv_conf(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()))?;
-    if let Ok(target) = fs::canonicalize("/etc/resolv.conf") {
+    fs::write(file, text)?;
+    // Whatever the umask is: the program may have another user.
+    fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+    if let Some(target) = target {
+        // It was there before: it is in a directory that is hidden now.
+        if matches!(fs::exists(&target), Ok(false)) {
+            fs::write(&target, "").with_context(|| format!("making {}", target.display()))?;
+        }
         mount(Some(file), &target, none, MsFlags::MS_BIND, none)
             .with_context(|| format!("mounting over {}", target.display()))?;
     }
-    nix::mount::umount2("/mnt", nix::mount::MntFlags::MNT_DETACH).context("hiding the tmpfs")?;
-    RESOLVERS.into_iter().try_for_each(hide)
+    nix::mount::umount2("/mnt", nix::mount::MntFlags::MNT_DETACH).context("hiding the tmpfs")
 }
 
 /// Directories of name service daemons. A daemon would ask outside of the namespace, through its unix socket.
@@ -287,7 +329,12 @@ fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start {program} (fix: install the package {package})"))?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                anyhow!("cannot start {program}: it is not installed\n  fix: install the package {package}")
+            }
+            _ => anyhow!("cannot start {program}: {error}"),
+        })?;
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(input.as_bytes())?;
     }
@@ -300,10 +347,12 @@ fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
 }
 
 fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
-    let Sockets { tcp4, tcp6, dns, dns_tcp, gate } = sockets;
-    let mut fds = vec![tcp4.as_raw_fd(), tcp6.as_raw_fd(), dns.as_raw_fd(), dns_tcp.as_raw_fd()];
+    let Sockets { tcp4, dns, dns_tcp, v6, gate } = sockets;
+    let mut fds = vec![tcp4.as_raw_fd(), dns.as_raw_fd(), dns_tcp.as_raw_fd()];
+    fds.extend(v6.iter().flat_map(|(tcp6, dns6)| [tcp6.as_raw_fd(), dns6.as_raw_fd()]));
     fds.extend(gate.iter().flat_map(gate::Sockets::numbers));
-    let message = [IoSlice::new(&[READY])];
+    let ready = [if v6.is_some() { READY } else { READY_WITHOUT_IPV6 }];
+    let message = [IoSlice::new(&ready)];
     let rights = [ControlMessage::ScmRights(&fds)];
     sendmsg::<()>(control.as_raw_fd(), &message, &rights, MsgFlags::empty(), None)
         .context("handing the listeners over")?;

@@ -49,7 +49,8 @@ const UDP: u8 = 17;
 pub(super) struct Sockets {
     copies: OwnedFd,
     raw4: OwnedFd,
-    raw6: OwnedFd,
+    /// `None` on a host without IPv6.
+    raw6: Option<OwnedFd>,
 }
 
 /// The queue of the first segments of a program.
@@ -57,7 +58,7 @@ pub(super) struct Sockets {
 pub struct Gate {
     copies: AsyncFd<OwnedFd>,
     raw4: OwnedFd,
-    raw6: OwnedFd,
+    raw6: Option<OwnedFd>,
     waiting: VecDeque<Knock>,
     buffer: Vec<u8>,
 }
@@ -85,7 +86,7 @@ pub struct Syn {
 
 impl Sockets {
     /// Opens them in the network of the calling thread.
-    pub(super) fn open() -> anyhow::Result<Self> {
+    pub(super) fn open(has_ipv6: bool) -> anyhow::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let copies = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
         bind(copies.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
@@ -103,11 +104,13 @@ impl Sockets {
             setsockopt(&raw, sockopt::Mark, &MARK)?;
             Ok(raw)
         };
-        Ok(Self { copies, raw4: raw(AddressFamily::Inet)?, raw6: raw(AddressFamily::Inet6)? })
+        let raw6 = has_ipv6.then(|| raw(AddressFamily::Inet6)).transpose()?;
+        Ok(Self { copies, raw4: raw(AddressFamily::Inet)?, raw6 })
     }
 
-    pub(super) fn numbers(&self) -> [i32; 3] {
-        [self.copies.as_raw_fd(), self.raw4.as_raw_fd(), self.raw6.as_raw_fd()]
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
+        let raw6 = self.raw6.as_ref().map(AsRawFd::as_raw_fd);
+        [self.copies.as_raw_fd(), self.raw4.as_raw_fd()].into_iter().chain(raw6)
     }
 }
 
@@ -134,7 +137,7 @@ fn configure(copies: &OwnedFd, kind: u16, value: &[u8]) -> anyhow::Result<()> {
 }
 
 impl Gate {
-    pub(super) fn new([copies, raw4, raw6]: [OwnedFd; 3]) -> io::Result<Self> {
+    pub(super) fn new([copies, raw4]: [OwnedFd; 2], raw6: Option<OwnedFd>) -> io::Result<Self> {
         fcntl(copies.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         #[allow(
             deprecated,
@@ -182,7 +185,8 @@ impl Gate {
     }
 
     fn send(&self, packet: &[u8], to: IpAddr) -> io::Result<()> {
-        let raw = if to.is_ipv4() { &self.raw4 } else { &self.raw6 };
+        let raw = if to.is_ipv4() { Some(&self.raw4) } else { self.raw6.as_ref() };
+        let Some(raw) = raw else { return Err(io::ErrorKind::Unsupported.into()) };
         let to = SockaddrStorage::from(SocketAddr::new(to, 0));
         sendto(raw.as_raw_fd(), packet, &to, MsgFlags::MSG_DONTWAIT)?;
         Ok(())
