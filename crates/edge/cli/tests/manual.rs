@@ -92,30 +92,52 @@ fn what_the_readme_says_puts_pages_and_completions_where_they_are_found_in_an_em
     }
 }
 
+/// The rows of a page that begin with one of these letters and a number.
+fn rows<'a>(page: &'a str, letters: &[char]) -> Vec<Vec<&'a str>> {
+    let is_row = |line: &&str| line.strip_prefix("| ").is_some_and(|rest| rest.starts_with(letters));
+    let cells = |line: &'a str| line.trim_matches('|').split('|').map(str::trim).collect();
+    page.lines().filter(is_row).map(cells).collect()
+}
+
+/// All tests in a cell are there: sentences, behind the name of their file below `crates/edge`.
+fn assert_there(cell: &str) {
+    let mut tests = String::new();
+    for sentence in cell.split("; ") {
+        let sentence = match sentence.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
+            Some((file, sentence)) => {
+                tests = of_the_project(&format!("crates/edge/{file}"));
+                sentence
+            }
+            None => sentence,
+        };
+        assert!(tests.contains(&format!("fn {}() {{\n", sentence.replace(' ', "_"))), "{sentence}");
+    }
+}
+
 #[test]
 fn every_test_that_the_page_on_use_names_is_there() {
     let page = of_the_project("docs/notes/use.md");
-    let rows: Vec<Vec<&str>> = page
-        .lines()
-        .filter(|line| line.starts_with("| U"))
-        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-        .collect();
-    let numbers: Vec<_> = rows.iter().map(|row| row[0].to_owned()).collect();
-    assert_eq!(numbers, (1..=27).map(|number| format!("U{number}")).collect::<Vec<_>>());
-    for row in rows {
-        let mut tests = String::new();
-        for sentence in row[2].split("; ") {
-            let sentence = match sentence.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
-                Some((file, sentence)) => {
-                    tests = of_the_project(&format!("crates/edge/{file}"));
-                    sentence
-                }
-                None => sentence,
-            };
-            let name = format!("\nfn {}() {{\n", sentence.replace(' ', "_"));
-            assert!(tests.contains(&name), "{}: {sentence}", row[0]);
-        }
-    }
+    let rows = rows(&page, &['U']);
+    let ids: Vec<_> = rows.iter().map(|row| row[0].to_owned()).collect();
+    assert_eq!(ids, (1..=27).map(|number| format!("U{number}")).collect::<Vec<_>>());
+    rows.iter().for_each(|row| assert_there(row[2]));
+}
+
+#[test]
+fn every_test_that_the_page_on_the_field_names_is_there() {
+    let page = of_the_project("docs/notes/field.md");
+    let (findings, scenarios) = page.split_once("\n## Scenarios\n").expect("a section");
+    let findings = rows(findings, &['F', 'V']);
+    let ids: Vec<_> = findings.iter().map(|row| row[0].to_owned()).collect();
+    let reports = (1..=15).chain([21, 22, 31]).map(|number| format!("F{number}"));
+    let all: Vec<_> = reports.chain((1..=23).map(|number| format!("V{number}"))).collect();
+    assert_eq!(ids, all);
+    let cells = findings.iter().map(|row| row[2]).filter(|cell| *cell != "none");
+    cells.for_each(assert_there);
+    let scenarios = scenarios.lines().filter(|line| line.contains(".rs`: "));
+    let cells: Vec<_> = scenarios.filter_map(|line| line.split('|').nth(2)).map(str::trim).collect();
+    assert_eq!(cells.len(), 6);
+    cells.into_iter().for_each(assert_there);
 }
 
 /// What `plait` prints for these words.

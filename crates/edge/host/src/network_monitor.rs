@@ -285,7 +285,7 @@ impl Watch {
     /// Reports the shared networks and the changed ones of these paths to the endpoint, at once, and to the log. The last state of each
     /// path counts.
     fn report(&mut self, found: Vec<Path>) {
-        let ended = self.network.take_ended();
+        let (ended, lost) = (self.network.take_ended(), self.network.take_lost());
         let last: BTreeMap<PathId, Path> = found.into_iter().map(|path| (path.id, path)).collect();
         let mut paths: Vec<Path> = last.into_values().collect();
         let networks = self.network.shared();
@@ -294,6 +294,15 @@ impl Watch {
         let before = std::mem::replace(&mut state.shared_networks, networks.clone());
         for path in ended {
             state.endpoint.remove_path(now, path);
+        }
+        // Subflows with a lost address are over, although the path is up with another one: connections join anew.
+        for (id, lost) in lost {
+            let Some(path) = state.endpoint.paths().get(id).cloned() else { continue };
+            let (v4, v6) = (path.v4.filter(|_| !lost.v4), path.v6.filter(|_| !lost.v6));
+            state.endpoint.set_path(now, Path { v4, v6, ..path.clone() });
+            if paths.iter().all(|found| found.id != id) {
+                paths.push(path);
+            }
         }
         paths.retain(|path| state.endpoint.paths().get(path.id) != Some(path));
         for path in &paths {

@@ -1,6 +1,7 @@
 //! The paths of a host, over all of its carriers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::path::{NumberedPath, PathSpec};
 use crate::path_rule::PathRule;
 use crate::selection::{Change, Selection, SlotState};
 use crate::shared_networks::SharedNetworks;
-use crate::sys::{Snapshot, Uplinks};
+use crate::sys::{Device, Snapshot, Uplinks};
 
 /// The networks around the carriers of a host.
 pub(crate) struct Networks {
@@ -25,12 +26,33 @@ pub(crate) struct Networks {
     unset: BTreeSet<usize>,
     /// The paths that end with their device, although another one may have their slot now.
     ended: BTreeSet<PathId>,
+    /// The device of each slot, as of the last [`Networks::take`].
+    devices: BTreeMap<usize, Device>,
+    /// The paths that have lost the address that their subflows began with.
+    lost: BTreeMap<PathId, LostAddresses>,
     uplinks: Uplinks,
     shared: SharedNetworks,
     allowed: Carriers,
     /// Those of the preferred carriers first.
     carriers: ArrayVec<Box<dyn CarrierPaths>, MAX_CARRIERS>,
     kinds: PathCarriers,
+}
+
+/// The families of which a device has lost the address for what begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LostAddresses {
+    pub(crate) v4: bool,
+    pub(crate) v6: bool,
+}
+
+impl LostAddresses {
+    fn between(before: &Device, now: &Device) -> Self {
+        let is_lost = |own: IpAddr| before.index != now.index || !now.valid.contains(&own);
+        Self {
+            v4: before.v4.is_some_and(|own| is_lost(own.into())),
+            v6: before.v6.is_some_and(|own| is_lost(own.into())),
+        }
+    }
 }
 
 /// A change of the rules of a host.
@@ -50,7 +72,8 @@ impl Networks {
     ) -> Self {
         let (uplinks, shared) = (Uplinks::default(), SharedNetworks::default());
         let (unset, ended) = (BTreeSet::new(), BTreeSet::new());
-        Self { selection, unset, ended, uplinks, shared, allowed, carriers, kinds }
+        let (devices, lost) = (BTreeMap::new(), BTreeMap::new());
+        Self { selection, unset, ended, devices, lost, uplinks, shared, allowed, carriers, kinds }
     }
 
     /// The networks that several devices share, as of the last [`Networks::take`].
@@ -82,6 +105,7 @@ impl Networks {
             let refreshed = paths.refresh(&snapshot, changed);
             result = result.and(refreshed);
         }
+        self.note_lost_addresses(&snapshot);
         let slots = self.selection.slots();
         let is_kept =
             |path: &Path| slots.get(slot_of(path.id)).is_none_or(|slot| slot.state != SlotState::Removed);
@@ -111,6 +135,24 @@ impl Networks {
             is_unset
         });
         result
+    }
+
+    /// A path over TCP or UDP has the same address of the stack whatever the device has: it stays as it is if one look finds another address.
+    fn note_lost_addresses(&mut self, snapshot: &Snapshot) {
+        for (number, slot) in self.selection.slots().iter().enumerate() {
+            let now = snapshot.device(slot.spec.device());
+            let Some(before) = self.devices.insert(number, now.clone()) else { continue };
+            let lost = LostAddresses::between(&before, &now);
+            if lost.v4 || lost.v6 {
+                let ids = (0..self.carriers.len()).map(|position| path_id(position, number));
+                self.lost.extend(ids.map(|id| (id, lost)));
+            }
+        }
+    }
+
+    /// Returns the paths that have lost addresses since the last call, before the next states of the same ids count.
+    pub(crate) fn take_lost(&mut self) -> BTreeMap<PathId, LostAddresses> {
+        std::mem::take(&mut self.lost)
     }
 
     /// Returns the paths that have ended with their device since the last call, before the next states of the same ids count.
@@ -226,6 +268,25 @@ mod tests {
         }
 
         fn close_port(&mut self, _port: u16) {}
+    }
+
+    #[test]
+    fn an_address_is_lost_if_its_device_has_it_no_more_or_is_another_one() {
+        let device = |index, v4: &str, others: &[&str]| {
+            let v4: std::net::Ipv4Addr = v4.parse().expect("an address");
+            let valid = others.iter().map(|other| other.parse().expect("an address"));
+            let valid = valid.chain([v4.into()]).collect();
+            Device { index, v4: Some(v4), v6: None, valid, mtu: 1500, is_up: true }
+        };
+        let before = device(2, "192.0.2.7", &[]);
+        for (now, v4) in [
+            (device(2, "192.0.2.7", &["192.0.2.8"]), false),
+            (device(2, "192.0.2.8", &["192.0.2.7"]), false),
+            (device(2, "192.0.2.8", &[]), true),
+            (device(3, "192.0.2.7", &[]), true),
+        ] {
+            assert_eq!(LostAddresses::between(&before, &now), LostAddresses { v4, v6: false }, "{now:?}");
+        }
     }
 
     #[test]

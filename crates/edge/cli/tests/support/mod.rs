@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub(crate) mod certificates;
+pub(crate) mod routed;
 pub(crate) mod static_program;
+pub(crate) mod stream;
 pub(crate) mod user;
 
 use std::fs;
