@@ -243,7 +243,9 @@ mod tests {
         for (name, examples) in EXAMPLES {
             assert!(pages.iter().any(|(file, _)| *file == format!("{name}.1")), "{name}");
             for (line, _) in *examples {
-                if let Err(error) = Arguments::read(line.split(' ').map(Into::into)) {
+                // As a shell reads them.
+                let words = line.split(' ').map(|word| word.trim_matches('\'').into());
+                if let Err(error) = Arguments::read(words) {
                     panic!("{line}: {error}");
                 }
             }
