@@ -74,8 +74,9 @@ fn the_most_detailed_log_has_packets_and_neither_payload_nor_keys() {
 #[ignore = "needs root"]
 fn each_v_says_more_and_the_scripts_of_rules_come_with_the_packets_only() {
     let world = World::new("verbosity");
+    // A program that ends at once without a connection causes a line of its own.
     let said = |words: &[&str]| {
-        let output = world.run(words, &["true"]);
+        let output = world.run(words, &["sleep", "3.1"]);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
