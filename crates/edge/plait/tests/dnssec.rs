@@ -50,7 +50,7 @@ fn without_signatures_one_path_is_not_enough() {
     let dns = publishing(identity.fingerprint()).and_lie(Lie::Stripped);
     let (result, known) = meet("stripped", &identity, dns);
     let (kind, text) = result.expect_err("as without DNSSEC");
-    assert_eq!((kind, known), (ErrorKind::NotProtected, None), "{text}");
+    assert_eq!((kind, known), (ErrorKind::PathsMissing, None), "{text}");
 }
 
 fn publishing(key: Fingerprint) -> SignedDns {
