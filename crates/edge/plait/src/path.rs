@@ -20,7 +20,8 @@ use crate::{Carrier, Carriers};
 /// | `192.0.2.7`, `2001:db8::7` | the device with this address |
 /// | `default` | the devices of the default routes |
 ///
-/// The most specific one counts for a device: a name, an address or a link-layer address before a pattern, and a pattern before `default`. On
+/// The most specific one counts for a device: its name before an address or an alternative name, these before a pattern, and a pattern before
+/// `default`. If several devices have one link-layer address, as a device and its VLANs have, the oldest one with an IP address is selected. On
 /// systems other than Linux, an address of this host names the device, and there are no patterns.
 ///
 /// ```
