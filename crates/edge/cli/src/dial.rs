@@ -38,8 +38,19 @@ use crate::{exit, output, protection, server_addresses, server_watch, session, s
 /// The server of `run`, `proxy` and `forward`.
 #[derive(Debug, Args)]
 pub(crate) struct Towards {
-    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT.
-    #[arg(short, long, value_name = "SERVER", env = "PLAIT_SERVER")]
+    /// A server by its name in the configuration, or by its address as for --server.
+    #[arg(value_name = "SERVER")]
+    name: Option<String>,
+    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT. Or its name in the configuration.
+    #[arg(
+        short,
+        long,
+        value_name = "SERVER",
+        env = "PLAIT_SERVER",
+        overrides_with = "server",
+        required = false,
+        required_unless_present = "name"
+    )]
     server: ServerUrl,
     /// Give up a connection to the server that is not open after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]

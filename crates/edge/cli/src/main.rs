@@ -13,6 +13,7 @@
 
 mod certificate;
 mod check;
+mod configuration;
 mod connect;
 mod dial;
 #[cfg(not(target_os = "linux"))]

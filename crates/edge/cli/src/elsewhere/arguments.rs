@@ -8,6 +8,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use plait_console::logging::Verbosity;
 
 use crate::check::Check;
+use crate::configuration::command::{Config, Named};
+use crate::configuration::effective;
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
@@ -23,6 +25,8 @@ use crate::runtime::{explained, to_the_end, until_interrupted};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
+    #[command(flatten)]
+    pub(crate) configuration: Named,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -39,6 +43,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Show or make our key, and manage the servers that are known.
     Key(Key),
+    /// Check a configuration file, or show the options in effect and the place of each.
+    Config(Config),
 }
 
 impl Command {
@@ -57,6 +63,7 @@ impl Command {
             Self::Forward(arguments) => to_the_end(arguments.run()),
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Key(arguments) => arguments.run(),
+            Self::Config(arguments) => arguments.run(&help::arranged(Arguments::command())),
         }
         .map(|()| Exit::Success.into())
     }
@@ -69,16 +76,21 @@ impl Arguments {
     /// One of usage, or what `--help` and `--version` print.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut definition = help::arranged(Self::command());
-        let matches = definition.try_get_matches_from_mut(words)?;
+        let effective = effective(&definition, words.into_iter().collect(), &|name| std::env::var_os(name))?;
+        let matches = definition
+            .try_get_matches_from_mut(&effective.words)
+            .map_err(|error| effective.explained(error))?;
         let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         let options = match &arguments.command {
             Command::Connect(connect) => Some(&connect.options),
             Command::Proxy(proxy) => Some(proxy.options()),
             Command::Forward(forward) => Some(forward.options()),
-            Command::Check(_) | Command::Key(_) => None,
+            Command::Check(_) | Command::Key(_) | Command::Config(_) => None,
         };
         match options.and_then(Options::contradiction) {
-            Some(contradiction) => Err(definition.error(ErrorKind::ArgumentConflict, contradiction)),
+            Some(contradiction) => {
+                Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))
+            }
             None => Ok(arguments),
         }
     }

@@ -9,6 +9,8 @@ use plait_console::logging::Verbosity;
 use plait_console::manual::{Completions, Manual};
 
 use crate::check::Check;
+use crate::configuration::command::{Config, Named};
+use crate::configuration::effective;
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
@@ -30,6 +32,8 @@ use crate::runtime::{explained, to_the_end, until_interrupted};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
+    #[command(flatten)]
+    pub(crate) configuration: Named,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -56,6 +60,8 @@ pub(crate) enum Command {
     Path(PathArguments),
     /// Show or create our key, and manage the known servers and allowed clients.
     Key(Key),
+    /// Check a configuration file, or show the options in effect and the place of each.
+    Config(Config),
     /// Report missing prerequisites, and the fix of each.
     Doctor(Doctor),
     /// Print completions for a shell.
@@ -78,7 +84,7 @@ impl Command {
             | Self::Forward(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            Self::Status(_) | Self::Path(_) => false,
+            Self::Status(_) | Self::Path(_) | Self::Config(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
             // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
@@ -106,6 +112,7 @@ impl Command {
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Path(arguments) => arguments.run(),
             Self::Key(arguments) => arguments.run(),
+            Self::Config(arguments) => arguments.run(&Arguments::definition()),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
             Self::Completions(completions) => completions.run(Arguments::definition()),
             Self::Man(manual) => manual.run(Arguments::definition(), &SUPPLEMENT),
@@ -136,8 +143,10 @@ impl Arguments {
     /// A usage error, or the output of `--help` and `--version`.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let mut definition = Self::definition();
+        let effective = effective(&definition, words.into_iter().collect(), &|name| std::env::var_os(name))?;
         let matches = definition
-            .try_get_matches_from_mut(words)
+            .try_get_matches_from_mut(&effective.words)
+            .map_err(|error| effective.explained(error))
             .map_err(|error| of_laboratory(&error, &mut definition).unwrap_or(error))?;
         let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         if let (Command::Doctor(doctor), Some((name, given))) = (&arguments.command, matches.subcommand())
@@ -156,13 +165,16 @@ impl Arguments {
             | Command::Check(_)
             | Command::Path(_)
             | Command::Key(_)
+            | Command::Config(_)
             | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_)
             | Command::Enclosed(_) => None,
         };
         match options.and_then(Options::contradiction) {
-            Some(contradiction) => Err(definition.error(ErrorKind::ArgumentConflict, contradiction)),
+            Some(contradiction) => {
+                Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))
+            }
             None => Ok(arguments),
         }
     }

@@ -145,6 +145,16 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         ],
     ),
     (
+        "plait-config",
+        &[
+            ("plait config check work", "Each mistake in work.toml, with its place."),
+            (
+                "plait config show serve --listen 443",
+                "What plait serve --listen 443 would use, and where each option comes from.",
+            ),
+        ],
+    ),
+    (
         "plait-doctor",
         &[
             ("plait doctor", "Missing prerequisites of this machine, each with its fix."),
@@ -167,6 +177,11 @@ const FILES: &[Entry] = &[
         "/run/user/UID/plait/PID.sock, for root /run/plait/PID.sock",
         "Where plait status and plait path ask a running plait. For its user and root only; gone when it ends.",
     ),
+    (
+        "plait.toml, NAME.toml",
+        "Configurations, in that directory or in /etc/plait: options by their names. plait.toml is used unless --config names another one. \
+         Used only if no other user can write it.",
+    ),
     ("identity", "Our Ed25519 key: PKCS#8 in PEM. Used only if no other user can read it."),
     ("identity.pub", "Our public key, for the authorized_clients of others: plait-ed25519 BASE64 COMMENT."),
     (
@@ -182,6 +197,11 @@ const FILES: &[Entry] = &[
 ];
 
 const ENVIRONMENT: &[Entry] = &[
+    ("PLAIT_CONFIG", "The configuration, where --config is not given."),
+    (
+        "PLAIT_OPTION",
+        "Any option with a long name: PLAIT_KEEP_ALIVE=60 is --keep-alive 60, PLAIT_MESH=yes is --mesh, PLAIT_PATH='eth0 wlan0=backup' is a list.",
+    ),
     ("PLAIT_SERVER", "The server of run, proxy, forward and doctor, where --server is not given."),
     ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state, not for root."),
@@ -251,9 +271,10 @@ mod tests {
             }
         }
         // Commands with options of their own have one.
-        for command in
-            ["connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key"]
-        {
+        for command in [
+            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key",
+            "config",
+        ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }
     }

@@ -1,0 +1,233 @@
+//! The layers of options: command line, environment, file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::checking::{URL, first_paragraph, rejected, takes_server, words};
+use super::document::{Document, Section, Value};
+use super::{CONFIG, Origin, is_configurable, options, variable};
+
+/// The option that names the server.
+const SERVER: &str = "server";
+/// The argument that names the server of a command with such an option.
+const NAME: &str = "name";
+
+/// The options that were typed for a command.
+pub(super) struct Given<'a> {
+    definition: &'a Command,
+    command: &'a Command,
+    top: ArgMatches,
+}
+
+/// An option of a layer: its id, its words and its place.
+#[derive(Debug)]
+pub(super) struct Setting {
+    id: String,
+    words: Vec<OsString>,
+    origin: Origin,
+}
+
+impl<'a> Given<'a> {
+    /// Reads what was typed, whether it is complete or not. `None` if the command has no options that a configuration can set, or if only
+    /// help was asked for.
+    pub(super) fn on(definition: &'a Command, words: &[OsString]) -> Option<Self> {
+        let top = definition.clone().ignore_errors(true).try_get_matches_from(words).ok()?;
+        let command = definition.find_subcommand(top.subcommand_name()?)?;
+        is_configurable(command).then_some(Self { definition, command, top })
+    }
+
+    pub(super) fn command(&self) -> &'a Command {
+        self.command
+    }
+
+    fn matches(&self) -> Option<&ArgMatches> {
+        self.top.subcommand().map(|(_, matches)| matches)
+    }
+
+    /// The first word that was typed for an option.
+    fn typed(&self, id: &str) -> Option<OsString> {
+        let matches = self.matches()?;
+        if !was_typed(matches, id) {
+            return None;
+        }
+        matches.get_raw(id)?.next().map(OsStr::to_owned)
+    }
+
+    /// The configuration that was named.
+    pub(super) fn config(&self) -> Option<OsString> {
+        self.typed(CONFIG)
+    }
+
+    /// Adds the options of the other layers, as far as no option of an earlier layer excludes them.
+    pub(super) fn merged(
+        &self,
+        mut typed: Vec<OsString>,
+        environment: Vec<Setting>,
+        document: Option<&Document>,
+    ) -> (Vec<OsString>, BTreeMap<String, Origin>) {
+        let section = document.and_then(|document| document.commands.get(self.command.get_name()));
+        let of = |section: Option<&Section>| match (section, document) {
+            (Some(section), Some(document)) => self.settings(section, document),
+            _ => Vec::new(),
+        };
+        let (mut own, mut common) = (of(section), of(document.map(|document| &document.common)));
+        let mut environment = environment;
+        let server = self.server(&[&environment, &own, &common], document);
+        let mut of_server = Vec::new();
+        if let Some((name, section)) = &server {
+            [&mut environment, &mut own, &mut common]
+                .into_iter()
+                .for_each(|layer| layer.retain(|setting| setting.id != SERVER));
+            of_server = of(Some(section));
+            self.point_at(&mut typed, name, section);
+        } else if let Some(name) = self.typed(NAME) {
+            insert(&mut typed, vec![option_of(SERVER, &name)]);
+        }
+        let mut taken = self.ids_typed();
+        let (mut added, mut origins) = (Vec::new(), BTreeMap::new());
+        for layer in [environment, of_server, own, common] {
+            let earlier = taken.clone();
+            for setting in layer {
+                if earlier.contains(&setting.id) || earlier.iter().any(|id| self.exclude(id, &setting.id)) {
+                    continue;
+                }
+                taken.insert(setting.id.clone());
+                added.extend(setting.words);
+                origins.insert(setting.id, setting.origin);
+            }
+        }
+        if let (Some((_, section)), Some(document)) = (server, document) {
+            origins.insert(SERVER.to_owned(), Origin::File(document.line(&section.at)));
+        }
+        // The options of `doctor` are about a server, which only its option names.
+        if self.command.get_name() == "doctor" && !taken.contains(SERVER) {
+            return (typed, BTreeMap::new());
+        }
+        insert(&mut typed, added);
+        (typed, origins)
+    }
+
+    /// The ids of the options that were typed.
+    fn ids_typed(&self) -> BTreeSet<String> {
+        let Some(matches) = self.matches() else { return BTreeSet::new() };
+        let ids = matches.ids().map(clap::Id::as_str).filter(|id| was_typed(matches, id));
+        ids.map(|id| if id == NAME { SERVER } else { id }.to_owned()).collect()
+    }
+
+    /// The settings of a section that the command has options for. Their values have been checked.
+    fn settings(&self, section: &Section, document: &Document) -> Vec<Setting> {
+        let setting = |entry: &super::document::Entry| {
+            let option = options(self.definition, self.command).find(|(long, _)| *long == entry.key)?.1;
+            Some(Setting {
+                id: option.get_id().to_string(),
+                words: words(option, &entry.value).ok()?,
+                origin: Origin::File(document.line(&entry.key_at)),
+            })
+        };
+        section.entries.iter().filter_map(setting).collect()
+    }
+
+    /// The server of the configuration that is chosen, with its name: by the command line, or by the first layer that names one.
+    fn server<'d>(
+        &self,
+        layers: &[&Vec<Setting>],
+        document: Option<&'d Document>,
+    ) -> Option<(String, &'d Section)> {
+        let document = document.filter(|_| takes_server(self.command))?;
+        let typed = self.typed(NAME).or_else(|| self.typed(SERVER));
+        let named = typed.or_else(|| {
+            let setting =
+                layers.iter().find_map(|layer| layer.iter().find(|setting| setting.id == SERVER))?;
+            let word = setting.words.first()?.to_str()?.split_once('=')?.1;
+            Some(word.into())
+        })?;
+        let name = named.to_str()?;
+        document.servers.get(name).map(|section| (name.to_owned(), section))
+    }
+
+    /// Puts the address of a server in place of its name.
+    fn point_at(&self, typed: &mut Vec<OsString>, name: &str, section: &Section) {
+        let url = section.entries.iter().find(|entry| entry.key == URL).map(|entry| &entry.value);
+        let Some(Value::One(url)) = url else { return };
+        let is_argument =
+            self.command.get_arguments().any(|option| option.get_id() == SERVER && option.is_positional());
+        if !is_argument {
+            // The last one counts.
+            insert(typed, vec![option_of(SERVER, OsStr::new(url))]);
+        } else if let Some(word) = typed.iter_mut().skip(2).find(|word| *word == name) {
+            *word = url.into();
+        }
+    }
+
+    /// Whether two options cannot be used together.
+    fn exclude(&self, one: &str, other: &str) -> bool {
+        let find = |id: &str| {
+            let of = |owner: &'a Command| {
+                let option = owner.get_arguments().find(|option| option.get_id() == id)?;
+                Some((owner, option))
+            };
+            of(self.command).or_else(|| of(self.definition))
+        };
+        let names = |(owner, from): (&Command, &Arg), to: &str| {
+            owner.get_arg_conflicts_with(from).iter().any(|option| option.get_id() == to)
+        };
+        let (Some(first), Some(second)) = (find(one), find(other)) else { return false };
+        let share_a_group = self.command.get_groups().any(|group| {
+            let members: Vec<_> = group.get_args().map(clap::Id::as_str).collect();
+            !group.clone().is_multiple() && members.contains(&one) && members.contains(&other)
+        });
+        one != other && (names(first, other) || names(second, one) || share_a_group)
+    }
+}
+
+fn was_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+fn option_of(long: &str, word: &OsStr) -> OsString {
+    let mut option = OsString::from(format!("--{long}="));
+    option.push(word);
+    option
+}
+
+/// Adds options in front of what follows `--`.
+fn insert(words: &mut Vec<OsString>, options: Vec<OsString>) {
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.splice(at..at, options);
+}
+
+/// The settings of the environment. A list has its words between spaces.
+///
+/// # Errors
+/// A variable is no text, or no value of its option.
+pub(super) fn of_environment(
+    definition: &Command,
+    command: &Command,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Setting>, String> {
+    let mut settings = Vec::new();
+    for (long, option) in options(definition, command) {
+        let name = variable(long);
+        let Some(text) = environment(&name).filter(|text| !text.is_empty()) else { continue };
+        let Some(text) = text.to_str() else { return Err(format!("{name} is not UTF-8")) };
+        let value = match option.get_action() {
+            ArgAction::SetTrue => match text {
+                "1" | "true" | "yes" | "on" => Value::Flag(true),
+                "0" | "false" | "no" | "off" => Value::Flag(false),
+                _ => return Err(format!("{name} is neither true nor false")),
+            },
+            ArgAction::Append => Value::Many(text.split_whitespace().map(str::to_owned).collect()),
+            _ => Value::One(text.to_owned()),
+        };
+        let words = words(option, &value).map_err(|expected| format!("{name} is not {expected}"))?;
+        let all = [OsString::from("plait"), command.get_name().into()].into_iter().chain(words.clone());
+        if let Some(error) = rejected(definition, all) {
+            return Err(format!("{name}: {}", first_paragraph(&error)));
+        }
+        settings.push(Setting { id: option.get_id().to_string(), words, origin: Origin::Environment(name) });
+    }
+    Ok(settings)
+}

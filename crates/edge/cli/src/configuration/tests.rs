@@ -1,0 +1,172 @@
+//! What counts where options are from several places.
+
+use std::fs;
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use super::*;
+use crate::system::arguments::Arguments;
+
+/// The options in effect for a command line beside a file with this text and variables.
+fn shown(text: &str, typed: &str, variables: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let file = scratch.path().join("gw.toml");
+    fs::write(&file, text).expect("written");
+    let variables: BTreeMap<_, _> = variables.iter().copied().collect();
+    let name = file.display().to_string();
+    let environment = |wanted: &str| match wanted {
+        "PLAIT_CONFIG" => Some(OsString::from(&name)),
+        other => variables.get(other).map(OsString::from),
+    };
+    let words = format!("plait {typed}").split_whitespace().map(OsString::from).collect();
+    let shown = command::shown(&Arguments::command(), words, &environment);
+    let place = |line: &str| line.replace(&name, "gw.toml");
+    match shown {
+        Ok(shown) => Ok(shown.lines().skip(1).map(place).collect()),
+        Err(error) => Err(place(&error.to_string())),
+    }
+}
+
+/// The value of an option and its place.
+fn value(shown: &[String], option: &str) -> String {
+    let line = shown.iter().find(|line| line.starts_with(&format!("{option} ")));
+    line.map_or_else(String::new, |line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+const SERVE: &str = "serve --proxy --allow *:443";
+
+#[test]
+fn the_command_line_counts_before_the_environment_and_that_before_the_file() {
+    let file =
+        "carrier = \"udp\"\nkeep_alive = 7\n[serve]\nkeep-alive = 8\ndrain = 3\nlisten = \"192.0.2.1:443\"\n";
+    let variables = [("PLAIT_DRAIN", "4"), ("PLAIT_LISTEN", "444")];
+    let shown = shown(file, &format!("{SERVE} --listen 445"), &variables).expect("good");
+    assert_eq!(value(&shown, "listen"), "listen = 445 # command line");
+    assert_eq!(value(&shown, "drain"), "drain = 4 # PLAIT_DRAIN");
+    assert_eq!(value(&shown, "keep-alive"), "keep-alive = 8 # gw.toml:4", "the table of the command");
+    assert_eq!(value(&shown, "carrier"), "carrier = \"udp\" # gw.toml:1");
+    assert_eq!(value(&shown, "scheduler"), "scheduler = \"lowest-rtt\" # default");
+}
+
+#[test]
+fn an_option_of_an_earlier_place_excludes_those_that_contradict_it() {
+    let file = "[serve]\nproxy = true\nallow = [\"*:443\"]\nverbose = 2\nplain = true\n";
+    let shown = shown(file, "serve --forward 127.0.0.1:22 --quiet --require-multipath", &[]).expect("good");
+    assert_eq!(value(&shown, "forward"), "forward = \"127.0.0.1:22\" # command line");
+    for other in ["allow", "plain", "verbose"] {
+        assert_eq!(
+            shown.iter().filter(|line| line.contains("gw.toml") && line.starts_with(other)).count(),
+            0,
+            "{shown:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_is_named_on_the_command_line_in_the_environment_or_in_the_file() {
+    let file = "[servers.work]\nurl = \"plait://gw.example:443\"\nrequire-paths = 2\nconnect-timeout = 5\n\
+                [servers.home]\nurl = \"plait://192.0.2.9\"\n[run]\nserver = \"home\"\nconnect-timeout = 6\n";
+    for typed in ["run work -- true", "run -s work -- true", "run --server=work -- true"] {
+        let shown = shown(file, typed, &[]).expect(typed);
+        assert!(
+            value(&shown, "server").starts_with("server = \"plait://gw.example:443\" # gw.toml:"),
+            "{shown:#?}"
+        );
+        assert_eq!(value(&shown, "require-paths"), "require-paths = 2 # gw.toml:3");
+        assert_eq!(value(&shown, "connect-timeout"), "connect-timeout = 5 # gw.toml:4");
+    }
+    let home = shown(file, "run -- true", &[]).expect("the file names it");
+    assert!(value(&home, "server").starts_with("server = \"plait://192.0.2.9\" # gw.toml:"), "{home:#?}");
+    assert_eq!(value(&home, "connect-timeout"), "connect-timeout = 6 # gw.toml:9");
+    let work = shown(file, "run -- true", &[("PLAIT_SERVER", "work")]).expect("the variable names it");
+    assert!(value(&work, "server").starts_with("server = \"plait://gw.example:443\""), "{work:#?}");
+    let other = shown(file, "run other.example -- true", &[]).expect("a host");
+    assert_eq!(value(&other, "server"), "server = \"other.example\" # command line");
+    let proxy = shown(file, "proxy work", &[]).expect("good");
+    assert_eq!(value(&proxy, "require-paths"), "require-paths = 2 # gw.toml:3");
+    let check = shown(file, "check work", &[]).expect("good");
+    assert_eq!(value(&check, "connect-timeout"), "connect-timeout = 5 # gw.toml:4");
+}
+
+#[test]
+fn a_list_is_replaced_and_a_flag_can_be_denied() {
+    let file = "path = [\"eth0\", \"wlan0=untrusted\"]\nmesh = true\nchecksum = true\n";
+    let typed = format!("{SERVE} --path usb0");
+    let shown_ = shown(file, &typed, &[("PLAIT_MESH", "no")]).expect("good");
+    assert_eq!(value(&shown_, "path"), "path = [\"usb0\"] # command line");
+    assert_eq!(value(&shown_, "mesh"), "mesh = false # PLAIT_MESH");
+    assert_eq!(value(&shown_, "checksum"), "checksum = true # gw.toml:3");
+    let shown_ = shown(file, SERVE, &[("PLAIT_PATH", "usb0 usb1=untrusted,backup")]).expect("good");
+    assert_eq!(value(&shown_, "path"), "path = [\"usb0\", \"usb1=untrusted,backup\"] # PLAIT_PATH");
+}
+
+#[test]
+fn each_mistake_names_its_place() {
+    for (text, expected) in [
+        ("carier = \"udp\"\n", "gw.toml:1:1: no command has an option `carier` (did you mean `carrier`?)"),
+        (
+            "[serve]\nlissten = 1\n",
+            "gw.toml:2:1: `plait serve` has no option `lissten` (did you mean `listen`?)",
+        ),
+        ("[server]\n", "gw.toml:1:2: there is no table `server`"),
+        ("carrier = \"ip\"\n", "gw.toml:1:11: invalid value 'ip' for '--carrier <CARRIER>'"),
+        ("[run]\nmesh = \"yes\"\n", "gw.toml:2:8: `mesh` is true or false"),
+        ("[servers.a]\ncarrier = \"udp\"\n", "gw.toml:1:10: a server without `url`"),
+        ("[servers.a]\nurl = \"plait://\"\n", "gw.toml:2:7: no server"),
+        ("[serve]\nallow = [\"*\"]\n", "gw.toml:2:9: invalid value '*' for '--allow <RULE>'"),
+        ("[hooks]\non_upp = [\"x\"]\n", "gw.toml:2:1: there is no hook `on-upp` (did you mean `on-up`?)"),
+        ("path = \n", "gw.toml:1:"),
+    ] {
+        let error = shown(text, SERVE, &[]).expect_err(text);
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+    let error = shown("", SERVE, &[("PLAIT_CARRIER", "ip")]).expect_err("no carrier");
+    assert!(error.contains("PLAIT_CARRIER: invalid value 'ip'"), "{error}");
+    let error = shown("plain = true\n", &format!("{SERVE} --protect sealed"), &[]);
+    assert!(error.is_ok(), "contradictions of single options are judged when the command starts");
+}
+
+#[test]
+fn an_incomplete_command_line_stays_incomplete_and_help_is_help() {
+    let error = shown("[serve]\nlisten = 1\n", "serve", &[]).expect_err("no service");
+    assert!(error.contains("--forward"), "{error}");
+    assert!(error.contains("Some options are from gw.toml") || !error.contains("gw.toml"), "{error}");
+    assert!(shown("[serve]\nforward = \"127.0.0.1:22\"\n", "serve", &[]).is_ok(), "the file completes it");
+    let help = shown("nonsense", "serve --help", &[]).expect_err("help");
+    assert!(help.contains("Usage:"), "{help}");
+}
+
+#[test]
+fn words_behind_two_dashes_stay_behind_them() {
+    let words = |typed: &str| typed.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+    let environment = |name: &str| match name {
+        "PLAIT_CONFIG" => Some(OsString::new()),
+        "PLAIT_CARRIER" => Some("udp".into()),
+        _ => None,
+    };
+    let typed = words("plait run -s gw -- curl -- --carrier");
+    let effective = effective(&Arguments::command(), typed, &environment).expect("good");
+    assert_eq!(effective.words, words("plait run -s gw --carrier=udp -- curl -- --carrier"));
+}
+
+#[test]
+fn the_schema_knows_each_option_and_the_example_fits_the_program() {
+    let schema = schema::of(&Arguments::command());
+    for key in ["path", "carrier", "serve", "servers", "hooks", "max-connections", "verbose"] {
+        assert!(schema["properties"][key].is_object(), "{key}");
+    }
+    assert_eq!(schema["properties"]["carrier"]["description"].as_str().map(str::is_empty), Some(false));
+    assert_eq!(schema["properties"]["mesh"]["type"], "boolean");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/plait.toml");
+    let text = fs::read_to_string(&example).expect("the example");
+    // Each line that is commented out is an option, too.
+    let all: String =
+        text.lines().map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line))).collect();
+    for text in [text, all] {
+        let (document, mut problems) = Document::parse(&example, text);
+        problems.extend(checking::problems(&document, &Arguments::command()));
+        let shown: Vec<_> = problems.iter().map(|problem| document.shown(problem)).collect();
+        assert_eq!(shown, [""; 0]);
+    }
+}
