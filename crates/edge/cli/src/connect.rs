@@ -10,6 +10,7 @@ use plait_proxy::url::ServerUrl;
 use crate::certificate::Authorities;
 use crate::options::{Options, seconds};
 use crate::protection::{self, HostPaths, Trust};
+use crate::reload::Reload;
 use crate::running::Running;
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
@@ -46,7 +47,7 @@ pub(crate) struct Connect {
     pub(crate) options: Options,
 }
 
-pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: Connect, reload: Reload) -> anyhow::Result<()> {
     let remote = remote(&arguments);
     let addresses = remote.resolve().await?;
     let ServerUrl { host, port, .. } = server(&arguments);
@@ -66,7 +67,7 @@ pub(crate) async fn run(arguments: Connect) -> anyhow::Result<()> {
     if let Some(keys) = trust.published() {
         protection = protection::published(&arguments.options, keys)?;
     }
-    let running = Running::new("connect", &place);
+    let running = Running::new("connect", &place, reload);
     let control = control::open(&arguments.options, &host, &running)?;
     let peer = addresses.first().copied();
     let remote = remote.at(addresses.iter().copied());

@@ -71,7 +71,7 @@ pub(crate) struct Towards {
 pub(crate) struct Dial {
     line: Arc<Line>,
     reporter: Arc<Mutex<Reporter>>,
-    watching: [JoinHandle<()>; 2],
+    watching: [JoinHandle<()>; 3],
     silence: SilenceLimit,
     _control: Control,
     _firewall: Option<Opening>,
@@ -171,7 +171,10 @@ impl Towards {
             moved: AtomicU64::new(0),
             written: Mutex::default(),
         });
+        let reload = line.running.reload().clone();
+        let towards = line.addresses.current().first().map(SocketAddr::ip);
         let watching = [
+            tokio::spawn(reload.keep(line.host.path_control(), towards, async |_, _| false)),
             tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
             tokio::spawn(server_addresses::follow(line.clone())),
         ];

@@ -161,16 +161,13 @@ pub(crate) fn note_start() {
 }
 
 /// Waits for SIGINT or SIGTERM, as a service does. SIGHUP ends the program only if it was started at a terminal, which has gone
-/// then. Never ready if signals cannot be caught.
+/// then; otherwise the options are read again ([`crate::reload`]). Never ready if signals cannot be caught.
 pub(crate) async fn stopped() -> Interrupted {
     loop {
         let signal = interrupted().await;
         if signal.signal() != HANGUP || *AT_TERMINAL {
             return signal;
         }
-        tracing::info!(
-            "SIGHUP: a certificate of ours is read again; authorized_clients is read again whenever it has changed; nothing else is"
-        );
     }
 }
 

@@ -20,6 +20,7 @@ use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
 use crate::options::Options;
 use crate::output::say;
+use crate::reload::Reload;
 use crate::running::Running;
 use crate::shortage::Shortage;
 use crate::system::{limits, prerequisite};
@@ -52,12 +53,12 @@ impl Forward {
         &self.server.towards.options
     }
 
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
+    pub(crate) async fn run(self, reload: Reload) -> anyhow::Result<()> {
         let checks = self.options().checks();
-        self.run_until_stopped().await.map_err(|error| prerequisite::explain(error, checks))
+        self.run_until_stopped(reload).await.map_err(|error| prerequisite::explain(error, checks))
     }
 
-    async fn run_until_stopped(self) -> anyhow::Result<()> {
+    async fn run_until_stopped(self, reload: Reload) -> anyhow::Result<()> {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let mut stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
@@ -68,7 +69,7 @@ impl Forward {
         }
         limits::raise_open_files();
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(Running::new("forward", what.join(", "))) => opened?,
+            opened = self.server.open(Running::new("forward", what.join(", "), reload)) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));

@@ -23,7 +23,11 @@ struct Limit(Option<Duration>);
 impl HalfClosed {
     /// The limit, which all connections share.
     pub(crate) fn limit(&self) -> SilenceLimit {
-        SilenceLimit::new(self.half_closed_timeout.0)
+        SilenceLimit::new(self.duration())
+    }
+
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        self.half_closed_timeout.0
     }
 }
 

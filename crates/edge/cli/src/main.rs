@@ -32,6 +32,7 @@ mod output;
 mod pipe;
 mod protection;
 mod proxy;
+mod reload;
 mod running;
 mod runtime;
 mod scrambling;
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
     if arguments.command.holds_keys() {
         system::memory::shield();
     }
-    match arguments.command.run() {
+    match arguments.run() {
         Ok(status) => status,
         Err(error) => exit::end_with(&error),
     }

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use plait::{Monitor, Status, Subflow};
 use plait_proxy::convert::Instance;
 
+use crate::reload::Reload;
+
 /// Most connections reported at a time: an answer must fit into memory on both sides.
 const MAX_TOLD: usize = 1000;
 
@@ -21,6 +23,7 @@ struct Inner {
     /// The name of the command.
     kind: &'static str,
     started: String,
+    reload: Reload,
     state: Mutex<State>,
 }
 
@@ -103,13 +106,18 @@ impl Life {
 }
 
 impl Running {
-    pub(crate) fn new(kind: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: &'static str, what: impl Into<String>, reload: Reload) -> Self {
         let state = State { what: what.into(), is_stopping: false, next: 0, live: BTreeMap::new() };
-        Self(Arc::new(Inner { kind, started: now(), state: Mutex::new(state) }))
+        Self(Arc::new(Inner { kind, started: now(), reload, state: Mutex::new(state) }))
     }
 
     pub(crate) fn kind(&self) -> &'static str {
         self.0.kind
+    }
+
+    /// Its options, which can be read again.
+    pub(crate) fn reload(&self) -> &Reload {
+        &self.0.reload
     }
 
     pub(crate) fn started(&self) -> &str {

@@ -120,7 +120,7 @@ impl ServerAddresses {
         self.remote.clone().at(addresses)
     }
 
-    fn current(&self) -> Vec<SocketAddr> {
+    pub(crate) fn current(&self) -> Vec<SocketAddr> {
         self.known().current.clone()
     }
 

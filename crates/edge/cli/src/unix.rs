@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use nix::unistd::geteuid;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGHUP.
 pub(crate) const HANGUP: i32 = 1;
@@ -23,6 +23,24 @@ pub(crate) fn ignores_hangup() -> bool {
         signals & (1 << (HANGUP - 1)) != 0
     });
     *IGNORED
+}
+
+/// The SIGHUPs of this process from now on. A program that ignores SIGHUP, as nohup has it, does not begin to receive it.
+#[derive(Debug)]
+pub(crate) struct Hangups(Option<Signal>);
+
+impl Hangups {
+    pub(crate) fn listen() -> Self {
+        Self((!ignores_hangup()).then(|| signal(SignalKind::hangup()).ok()).flatten())
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Waits for SIGINT, SIGTERM or SIGHUP: its number; never ready if they cannot be caught.

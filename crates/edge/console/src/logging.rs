@@ -2,10 +2,12 @@
 
 use std::env;
 use std::io::{IsTerminal, stderr};
+use std::sync::OnceLock;
 
 use clap::{ArgAction, Args};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Registry, reload};
 
 use crate::output::Log;
 
@@ -20,6 +22,9 @@ pub struct Verbosity {
     quiet: bool,
 }
 
+/// The levels of the log that [`start`] has made.
+static LEVELS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
 /// Sends logs to standard error, as far as it can be written. `RUST_LOG` takes precedence over the options.
 pub fn start(verbosity: Verbosity) {
     let lines = tracing_subscriber::fmt::layer()
@@ -29,7 +34,19 @@ pub fn start(verbosity: Verbosity) {
         .with_ansi(stderr().is_terminal());
     let targets =
         env::var("RUST_LOG").ok().and_then(|words| asked(&words)).unwrap_or_else(|| verbosity.targets());
+    let (targets, levels) = reload::Layer::new(targets);
     tracing_subscriber::registry().with(targets).with(lines).init();
+    // Set once: a second start would have panicked above.
+    let _ = LEVELS.set(levels);
+}
+
+/// Changes the most detailed lines, unless `RUST_LOG` gives them.
+pub fn change(verbosity: Verbosity) {
+    let is_fixed = env::var("RUST_LOG").ok().and_then(|words| asked(&words)).is_some();
+    if let Some(levels) = LEVELS.get().filter(|_| !is_fixed) {
+        // It fails only if the log has ended.
+        let _ = levels.reload(verbosity.targets());
+    }
 }
 
 /// Returns what a value of `RUST_LOG` asks for; `None` if it is empty or invalid.

@@ -40,6 +40,11 @@ impl SilenceLimit {
         Self(Arc::new(watch::Sender::new(limit)))
     }
 
+    /// Sets another limit, for the connections that exist, too.
+    pub fn set(&self, limit: Option<Duration>) {
+        self.0.send_replace(limit);
+    }
+
     /// Lowers the limit, for the connections that exist, too.
     pub fn lower(&self, to: Duration) {
         self.0.send_modify(|limit| *limit = Some(limit.map_or(to, |limit| limit.min(to))));

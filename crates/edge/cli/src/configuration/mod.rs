@@ -17,7 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use self::document::Document;
 use self::layers::Given;
@@ -100,6 +100,37 @@ fn document(definition: &Command, named: Option<&OsStr>) -> Result<Option<Docume
         Some(problem) => Err(document.shown(&problem)),
         None => Ok(Some(document)),
     }
+}
+
+/// The options in effect, each with its words, by their names.
+pub(crate) type InEffect = BTreeMap<String, Vec<String>>;
+
+/// Returns the options in effect that a configuration may set, except those that have no value.
+pub(crate) fn in_effect(definition: &Command, matches: &ArgMatches) -> InEffect {
+    let Some((name, given)) = matches.subcommand() else { return InEffect::new() };
+    let Some(command) = definition.find_subcommand(name).filter(|command| is_configurable(command)) else {
+        return InEffect::new();
+    };
+    let words = |option: &Arg| {
+        let id = option.get_id().as_str();
+        given.value_source(id)?;
+        Some(match option.get_action() {
+            ArgAction::SetTrue => vec![given.get_flag(id).to_string()],
+            ArgAction::Count => vec![given.get_count(id).to_string()],
+            ArgAction::Append => given.get_raw(id)?.map(|word| word.to_string_lossy().into_owned()).collect(),
+            // The last one counts.
+            _ => vec![given.get_raw(id)?.next_back()?.to_string_lossy().into_owned()],
+        })
+    };
+    options(definition, command)
+        .filter_map(|(long, option)| Some((long.to_owned(), words(option)?)))
+        .collect()
+}
+
+/// An error of the command line or of the file in one line.
+pub(crate) fn in_short(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).lines().next().unwrap_or_default().to_owned()
 }
 
 /// The commands with options that a configuration may set: those that use paths.

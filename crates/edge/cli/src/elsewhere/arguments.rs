@@ -9,7 +9,7 @@ use plait_console::logging::Verbosity;
 
 use crate::check::Check;
 use crate::configuration::command::{Config, Named};
-use crate::configuration::effective;
+use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
@@ -17,6 +17,7 @@ use crate::help;
 use crate::key::Key;
 use crate::options::Options;
 use crate::proxy::Proxy;
+use crate::reload::Reload;
 use crate::runtime::{explained, to_the_end, until_interrupted};
 
 /// Multipath TCP in user space, over UDP: one connection over several paths. More of it is there on Linux.
@@ -29,6 +30,9 @@ pub(crate) struct Arguments {
     pub(crate) configuration: Named,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// The options of the command, from all places.
+    #[arg(skip)]
+    pub(crate) in_effect: InEffect,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,14 +57,24 @@ impl Command {
         true
     }
 
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    /// The options about connections.
+    pub(crate) fn options(&self) -> Option<&Options> {
+        match self {
+            Self::Connect(connect) => Some(&connect.options),
+            Self::Proxy(proxy) => Some(proxy.options()),
+            Self::Forward(forward) => Some(forward.options()),
+            Self::Check(_) | Self::Key(_) | Self::Config(_) => None,
+        }
+    }
+
+    fn run(self, reload: Reload) -> anyhow::Result<ExitCode> {
         match self {
             Self::Connect(arguments) => {
                 let checks = arguments.options.checks();
-                until_interrupted(explained(checks, connect::run(arguments)))
+                until_interrupted(explained(checks, connect::run(arguments, reload)))
             }
-            Self::Proxy(arguments) => to_the_end(arguments.run()),
-            Self::Forward(arguments) => to_the_end(arguments.run()),
+            Self::Proxy(arguments) => to_the_end(arguments.run(reload)),
+            Self::Forward(arguments) => to_the_end(arguments.run(reload)),
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Key(arguments) => arguments.run(),
             Self::Config(arguments) => arguments.run(&help::arranged(Arguments::command())),
@@ -70,6 +84,11 @@ impl Command {
 }
 
 impl Arguments {
+    /// Runs the command.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.command.run(Reload::new(std::env::args_os().collect(), self.in_effect))
+    }
+
     /// Reads the command line.
     ///
     /// # Errors
@@ -80,14 +99,10 @@ impl Arguments {
         let matches = definition
             .try_get_matches_from_mut(&effective.words)
             .map_err(|error| effective.explained(error))?;
-        let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
-        let options = match &arguments.command {
-            Command::Connect(connect) => Some(&connect.options),
-            Command::Proxy(proxy) => Some(proxy.options()),
-            Command::Forward(forward) => Some(forward.options()),
-            Command::Check(_) | Command::Key(_) | Command::Config(_) => None,
-        };
-        match options.and_then(Options::contradiction) {
+        let mut arguments =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
+        arguments.in_effect = in_effect(&definition, &matches);
+        match arguments.command.options().and_then(Options::contradiction) {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))
             }

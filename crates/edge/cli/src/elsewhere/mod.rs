@@ -14,10 +14,10 @@ pub(crate) mod prerequisite;
 use std::io::{self, Stdin, Stdout};
 
 #[cfg(not(unix))]
-pub(crate) use self::not_unix::{HANGUP, caught, ignores_hangup, is_root};
+pub(crate) use self::not_unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
 use crate::options::Options;
 #[cfg(unix)]
-pub(crate) use crate::unix::{HANGUP, caught, ignores_hangup, is_root};
+pub(crate) use crate::unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
 
 /// The reason that a path cannot be used yet.
 pub(crate) fn why_not(_device: &str) -> String {

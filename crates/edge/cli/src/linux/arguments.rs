@@ -10,13 +10,13 @@ use plait_console::manual::{Completions, Manual};
 
 use crate::check::Check;
 use crate::configuration::command::{Config, Named};
-use crate::configuration::effective;
+use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::help;
 use crate::key::Key;
-use crate::linux::asking::{PathArguments, StatusArguments};
+use crate::linux::asking::{PathArguments, ReloadArguments, StatusArguments};
 use crate::linux::doctor::Doctor;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
@@ -24,6 +24,7 @@ use crate::linux::run::{self, Run};
 use crate::linux::serve::Serve;
 use crate::options::Options;
 use crate::proxy::Proxy;
+use crate::reload::Reload;
 use crate::runtime::{explained, to_the_end, until_interrupted};
 
 /// Multipath TCP in user space: one connection over several paths.
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     pub(crate) configuration: Named,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// The options of the command, from all places.
+    #[arg(skip)]
+    pub(crate) in_effect: InEffect,
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,6 +62,8 @@ pub(crate) enum Command {
     Check(Check),
     /// Show how a running plait uses its paths, or change it.
     Path(PathArguments),
+    /// Read the configuration of a running plait again.
+    Reload(ReloadArguments),
     /// Show or create our key, and manage the known servers and allowed clients.
     Key(Key),
     /// Check a configuration file, or show the options in effect and the place of each.
@@ -84,33 +90,56 @@ impl Command {
             | Self::Forward(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            Self::Status(_) | Self::Path(_) | Self::Config(_) => false,
+            Self::Status(_) | Self::Path(_) | Self::Reload(_) | Self::Config(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
             // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
         }
     }
 
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    /// The options about connections.
+    pub(crate) fn options(&self) -> Option<&Options> {
+        match self {
+            Self::Connect(connect) => Some(&connect.options),
+            Self::Listen(listen) => Some(&listen.options),
+            Self::Run(run) => Some(run.options()),
+            Self::Serve(serve) => Some(serve.options()),
+            Self::Proxy(proxy) => Some(proxy.options()),
+            Self::Forward(forward) => Some(forward.options()),
+            Self::Status(_)
+            | Self::Check(_)
+            | Self::Path(_)
+            | Self::Reload(_)
+            | Self::Key(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Enclosed(_) => None,
+        }
+    }
+
+    fn run(self, reload: Reload) -> anyhow::Result<ExitCode> {
         match self {
             Self::Connect(arguments) => {
                 let checks = arguments.options.checks();
-                until_interrupted(explained(checks, connect::run(arguments)))
+                until_interrupted(explained(checks, connect::run(arguments, reload)))
             }
             Self::Listen(arguments) => {
                 let checks = arguments.options.checks();
-                until_interrupted(explained(checks, listen::run(arguments)))
+                until_interrupted(explained(checks, listen::run(arguments, reload)))
             }
             Self::Run(arguments) => {
-                let result = to_the_end(arguments.run());
+                let result = to_the_end(arguments.run(reload));
                 return Ok(result.unwrap_or_else(|error| run::failed(&error)));
             }
-            Self::Serve(arguments) => to_the_end(arguments.run()),
-            Self::Proxy(arguments) => to_the_end(arguments.run()),
-            Self::Forward(arguments) => to_the_end(arguments.run()),
+            Self::Serve(arguments) => to_the_end(arguments.run(reload)),
+            Self::Proxy(arguments) => to_the_end(arguments.run(reload)),
+            Self::Forward(arguments) => to_the_end(arguments.run(reload)),
             Self::Status(arguments) => arguments.run(),
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Path(arguments) => arguments.run(),
+            Self::Reload(arguments) => arguments.run(),
             Self::Key(arguments) => arguments.run(),
             Self::Config(arguments) => arguments.run(&Arguments::definition()),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
@@ -132,6 +161,11 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
 }
 
 impl Arguments {
+    /// Runs the command.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.command.run(Reload::new(std::env::args_os().collect(), self.in_effect))
+    }
+
     /// The command line with its help arranged.
     fn definition() -> clap::Command {
         help::arranged(Self::command())
@@ -148,30 +182,15 @@ impl Arguments {
             .try_get_matches_from_mut(&effective.words)
             .map_err(|error| effective.explained(error))
             .map_err(|error| of_laboratory(&error, &mut definition).unwrap_or(error))?;
-        let arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
+        let mut arguments =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         if let (Command::Doctor(doctor), Some((name, given))) = (&arguments.command, matches.subcommand())
             && let (Some(lack), Some(command)) = (doctor.lack(given), definition.find_subcommand_mut(name))
         {
             return Err(command.error(ErrorKind::MissingRequiredArgument, lack));
         }
-        let options = match &arguments.command {
-            Command::Connect(connect) => Some(&connect.options),
-            Command::Listen(listen) => Some(&listen.options),
-            Command::Run(run) => Some(run.options()),
-            Command::Serve(serve) => Some(serve.options()),
-            Command::Proxy(proxy) => Some(proxy.options()),
-            Command::Forward(forward) => Some(forward.options()),
-            Command::Status(_)
-            | Command::Check(_)
-            | Command::Path(_)
-            | Command::Key(_)
-            | Command::Config(_)
-            | Command::Doctor(_)
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Enclosed(_) => None,
-        };
-        match options.and_then(Options::contradiction) {
+        arguments.in_effect = in_effect(&definition, &matches);
+        match arguments.command.options().and_then(Options::contradiction) {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))
             }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::linux::control::{PathNow, Question};
 use crate::linux::directory::{self, Socket};
 use crate::output;
+use crate::reload::Reloaded;
 use crate::shown::shown;
 use crate::status::SCHEMA;
 
@@ -108,6 +109,21 @@ enum OtherPaths {
     },
 }
 
+/// Read the configuration of a running plait again, and the options of its command line and of its environment as they were. A file with a
+/// mistake changes nothing.
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArguments {
+    /// The process, as plait status lists it [default: the only one that runs].
+    #[arg(long, value_name = "PID", conflicts_with = "control")]
+    pid: Option<u32>,
+    /// The socket that the process was given with --control.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// Print as JSON: {"changed": [...], "needs_restart": [...], "errors": [...]}.
+    #[arg(long)]
+    json: bool,
+}
+
 /// The processes to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Which {
@@ -169,13 +185,45 @@ impl PathArguments {
             Some(OtherPaths::Add { paths }) => Question::Add(texts(paths)),
             Some(OtherPaths::Remove { paths }) => Question::Remove(texts(paths)),
         };
-        let answer = match (&self.control, self.pid) {
-            (Some(place), _) => ask(place, UnixStream::connect(place), &question, &mut Budget::new())?,
-            (None, pid) => ask_socket(&socket_of(pid)?, &question, &mut Budget::new())?,
-        };
+        let answer = ask_one(self.control.as_deref(), self.pid, &question)?;
         let text = if self.json { format!("{answer}\n") } else { lines(&paths(&answer)?, ["", ""]) };
         output::result(text)
     }
+}
+
+impl ReloadArguments {
+    /// Asks for the reload and prints what has changed.
+    ///
+    /// # Errors
+    /// A part of the configuration is not in effect.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let answer = ask_one(self.control.as_deref(), self.pid, &Question::Reload)?;
+        let reloaded: Reloaded =
+            serde_json::from_value(answer).context("the answer is none that this version understands")?;
+        let text = if self.json { format!("{}\n", json!(reloaded)) } else { shown_lines(&reloaded.words()) };
+        output::result(text)?;
+        match &reloaded.errors[..] {
+            [] => Ok(()),
+            errors => {
+                bail!("{}", errors.iter().map(|error| shown_lines(error)).collect::<Vec<_>>().join("\n"))
+            }
+        }
+    }
+}
+
+/// Asks the plait behind a socket, or with this number, or the only one that runs.
+fn ask_one(control: Option<&Path>, pid: Option<u32>, question: &Question) -> anyhow::Result<Value> {
+    match (control, pid) {
+        (Some(place), _) => ask(place, UnixStream::connect(place), question, &mut Budget::new()),
+        (None, pid) => ask_socket(&socket_of(pid)?, question, &mut Budget::new()),
+    }
+}
+
+/// Text of several lines, safe for a terminal.
+fn shown_lines(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| line.strip_suffix('\n').map_or_else(|| shown(line), |line| shown(line) + "\n"))
+        .collect()
 }
 
 /// The answers of the processes of this user that run.

@@ -44,6 +44,8 @@ pub(crate) enum Question {
     Add(Vec<String>),
     /// The use of the paths, after these were removed.
     Remove(Vec<String>),
+    /// The options that have changed, after the configuration was read again.
+    Reload,
 }
 
 /// The use of a path.
@@ -190,6 +192,7 @@ async fn answer(
         Ok(Question::Remove(paths)) => {
             changed(&paths, control, async |control, path| control.remove(&path).await).await
         }
+        Ok(Question::Reload) => json!(running.reload().ask().await),
         // The missing end of a truncated question may have been `backup`.
         Err(error) => json!({ "error": format!("not a question: {error}") }),
     };

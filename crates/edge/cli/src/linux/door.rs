@@ -19,7 +19,7 @@ pub(crate) struct Door {
     /// `None`: every client is accepted.
     clients: Option<AuthorizedClients>,
     /// Most connections at a time.
-    most: usize,
+    most: AtomicUsize,
     open: AtomicUsize,
     is_stopping: AtomicBool,
     refused: Repeated,
@@ -33,7 +33,13 @@ impl Door {
     /// Accepts the clients of a list, or all, up to this many connections.
     pub(crate) fn new(clients: Option<AuthorizedClients>, most: usize) -> Arc<Self> {
         let (open, is_stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { clients, most, open, is_stopping, refused: Repeated::default() })
+        Arc::new(Self {
+            clients,
+            most: AtomicUsize::new(most),
+            open,
+            is_stopping,
+            refused: Repeated::default(),
+        })
     }
 
     /// Decides whether a client may have a connection. It is called before the connection is accepted, on the thread of the host.
@@ -55,7 +61,7 @@ impl Door {
             return Err(Refusal::Draining);
         }
         self.find(applicant.peer())?;
-        if self.open.load(Ordering::Relaxed) >= self.most {
+        if self.open.load(Ordering::Relaxed) >= self.most.load(Ordering::Relaxed) {
             return Err(Refusal::Full);
         }
         Ok(())
@@ -74,7 +80,12 @@ impl Door {
     /// Counts a connection, if there is room for one.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
         let place = Place(Arc::clone(self));
-        (self.open.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
+        (self.open.fetch_add(1, Ordering::Relaxed) < self.most.load(Ordering::Relaxed)).then_some(place)
+    }
+
+    /// Sets the most connections at a time. Those beyond it stay.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Accepts no more clients.

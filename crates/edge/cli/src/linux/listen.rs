@@ -23,6 +23,7 @@ use crate::linux::repeated::Repeated;
 use crate::options::Options;
 use crate::output;
 use crate::protection::{self, Clients};
+use crate::reload::Reload;
 use crate::running::{Listed, Running};
 use crate::scrambling;
 use crate::session::{self, Terminal};
@@ -59,7 +60,7 @@ pub(crate) struct Listen {
     pub(crate) options: Options,
 }
 
-pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()> {
     prerequisite::of_carrier(&arguments.options)?;
     let reporter = Reporter::open(&arguments.options)?;
     let clients = match &arguments.client_keys[..] {
@@ -75,7 +76,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     let limits = arguments.limits.limits(arguments.max_connections);
     let host = session::host_for(&arguments.options, None)?.limits(limits).start()?;
     let _firewall = session::clear_the_way(&arguments.options, &host)?;
-    let running = Running::new("listen", format!("port {}", arguments.port));
+    let running = Running::new("listen", format!("port {}", arguments.port), reload);
     let _control = control::open(&arguments.options, &host, &running)?;
     let listener = host
         .listen(arguments.port, service)
@@ -89,6 +90,7 @@ pub(crate) async fn run(arguments: Listen) -> anyhow::Result<()> {
     output::say(&format!("listening on port {}", listener.port()));
     let mut kept = JoinSet::new();
     renewal.map(|renewal| kept.spawn(renewal.keep()));
+    kept.spawn(running.reload().clone().keep(host.path_control(), None, async |_, _| false));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),
         (None, true) => u64::MAX,

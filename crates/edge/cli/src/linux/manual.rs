@@ -145,6 +145,13 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         ],
     ),
     (
+        "plait-reload",
+        &[(
+            "plait reload",
+            "The only plait that runs reads its configuration again, and reports what has changed.",
+        )],
+    ),
+    (
         "plait-config",
         &[
             ("plait config check work", "Each mistake in work.toml, with its place."),
@@ -273,7 +280,7 @@ mod tests {
         // Commands with options of their own have one.
         for command in [
             "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key",
-            "config",
+            "config", "reload",
         ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

@@ -27,4 +27,4 @@ mod waiting;
 pub(crate) use self::network::network;
 pub(crate) use self::paths::{clear_the_way, why_not};
 pub(crate) use self::streams::open as standard_streams;
-pub(crate) use crate::unix::{HANGUP, caught, ignores_hangup, is_root};
+pub(crate) use crate::unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};

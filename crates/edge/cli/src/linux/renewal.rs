@@ -7,11 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use plait::{Certificate, SharedCertificate, Validity, read_secret};
 use plait_keys::Stamp;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::output::say;
-use crate::system::ignores_hangup;
+use crate::system::Hangups;
 
 /// Time between two looks at the files. A change counts after two equal looks: a certificate and its key are two files, and a program
 /// replaces one after the other.
@@ -99,12 +98,11 @@ impl Renewal {
     pub(crate) async fn keep(mut self) {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // A program that ignores SIGHUP, as nohup has it, must not begin to receive it.
-        let mut hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()).ok()).flatten();
+        let mut hangups = Hangups::listen();
         loop {
             tokio::select! {
                 _ = look.tick() => self.look(),
-                () = next(&mut hangup) => self.read(self.files.stamps()),
+                () = hangups.next() => self.read(self.files.stamps()),
             }
             if let Some((what, fix)) = self.calendar.due(unix_time(), &self.files) {
                 tracing::warn!("{what}; fix: {fix}");
@@ -205,14 +203,6 @@ impl Standing {
         } else {
             Self::Valid
         }
-    }
-}
-
-/// Waits for the next signal; never ready without one to wait for.
-async fn next(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => drop(signal.recv().await),
-        None => std::future::pending().await,
     }
 }
 

@@ -33,6 +33,7 @@ use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
 use crate::options::Options;
 use crate::output::say;
+use crate::reload::Reload;
 use crate::running::Running;
 use crate::shortage::Shortage;
 
@@ -103,9 +104,9 @@ impl Run {
     }
 
     /// Runs the program to its end and returns the exit status.
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) async fn run(self, reload: Reload) -> anyhow::Result<ExitCode> {
         let checks = self.checks();
-        self.run_enclosed().await.map_err(|error| prerequisite::explain(error, &checks))
+        self.run_enclosed(reload).await.map_err(|error| prerequisite::explain(error, &checks))
     }
 
     /// The prerequisites of the stack, and the private network of the program.
@@ -113,7 +114,7 @@ impl Run {
         [self.options().checks(), &[Check::PrivateNetwork]].concat()
     }
 
-    async fn run_enclosed(self) -> anyhow::Result<ExitCode> {
+    async fn run_enclosed(self, reload: Reload) -> anyhow::Result<ExitCode> {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let mut interrupted = tokio::spawn(crate::exit::interrupted());
         let Self { towards, direct, user, program } = self;
@@ -123,7 +124,7 @@ impl Run {
         }
         let what = program.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let dial = tokio::select! {
-            dial = towards.open(Running::new("run", what)) => Arc::new(dial?),
+            dial = towards.open(Running::new("run", what, reload)) => Arc::new(dial?),
             signal = &mut interrupted => return Err(signal?.into()),
         };
         let user = user.or_else(caller_of_sudo);

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout};
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
 use crate::linux::announcement::Announcement;
+use crate::linux::arguments::Command;
 use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
@@ -32,6 +33,7 @@ use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::options::Options;
 use crate::protection::Clients;
+use crate::reload::Reload;
 use crate::running::Running;
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
@@ -94,7 +96,8 @@ pub(crate) struct Place {
 /// The state that all connections share.
 struct Shared {
     host: Host,
-    service: Service,
+    /// What new connections are served with.
+    service: Mutex<Arc<Service>>,
     at: Option<IpAddr>,
     door: Arc<Door>,
     reporter: Mutex<Reporter>,
@@ -103,7 +106,7 @@ struct Shared {
     instance: Instance,
     silence: SilenceLimit,
     /// How long connections may go on after the signal to stop.
-    farewell: Duration,
+    farewell: Mutex<Duration>,
 }
 
 impl Serve {
@@ -111,14 +114,14 @@ impl Serve {
         &self.options
     }
 
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
+    pub(crate) async fn run(self, reload: Reload) -> anyhow::Result<()> {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let stopped = tokio::spawn(exit::stopped());
         let checks = self.options.checks();
-        self.run_until(stopped).await.map_err(|error| prerequisite::explain(error, checks))
+        self.run_until(stopped, reload).await.map_err(|error| prerequisite::explain(error, checks))
     }
 
-    async fn run_until(self, stopped: JoinHandle<exit::Interrupted>) -> anyhow::Result<()> {
+    async fn run_until(self, stopped: JoinHandle<exit::Interrupted>, reload: Reload) -> anyhow::Result<()> {
         prerequisite::of_carrier(&self.options)?;
         let store = protection::store(&self.options);
         let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
@@ -134,22 +137,25 @@ impl Serve {
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
-        let running = Running::new("serve", self.what());
+        let running = Running::new("serve", self.what(), reload);
         let control = control::open(&self.options, &host, &running)?;
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
         let announcement = self.announcement(pin);
-        let (service, strangers) = (self.service().await?, Repeated::default());
+        let (service, strangers) = (Mutex::new(Arc::new(self.service().await)), Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
-        let (silence, farewell) = (self.half_closed.limit(), Duration::from_secs(self.drain.into()));
+        let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
         let shared =
             Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
         let shared = Arc::new(shared);
         // Ends with this function.
         let mut kept = JoinSet::new();
         renewal.map(|renewal| kept.spawn(renewal.keep()));
+        let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
+        let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
+        kept.spawn(reload.keep(shared.host.path_control(), None, apply));
         accept_until(stopped, (listener, control), &shared, &announcement).await
     }
 
@@ -184,17 +190,21 @@ impl Serve {
         }
     }
 
-    async fn service(&self) -> anyhow::Result<Service> {
+    fn farewell(&self) -> Duration {
+        Duration::from_secs(self.drain.into())
+    }
+
+    async fn service(&self) -> Service {
         if let Some(to) = &self.forward {
             // The service may start later: a client that waits for it need not wait for the server.
             if let Err(error) = lookup_host(to).await {
                 output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
-            return Ok(Service::Forward(to.clone()));
+            return Service::Forward(to.clone());
         }
         let configured = || Nameservers::in_file("/etc/resolv.conf");
         let nameservers = self.resolver.map_or_else(configured, |given| Nameservers::given([given]));
-        Ok(Service::Proxy { rules: self.allow.clone(), nameservers })
+        Service::Proxy { rules: self.allow.clone(), nameservers }
     }
 }
 
@@ -238,9 +248,10 @@ async fn accept_until(
     control.release();
     tracing::info!(connections = flows.len(), "stopping");
     shared.silence.lower(LAST_SILENCE);
+    let farewell = *shared.farewell.lock().unwrap_or_else(PoisonError::into_inner);
     // A second signal ends this wait too.
     tokio::select! {
-        _ = timeout(shared.farewell, async { while flows.join_next().await.is_some() {} }) => {}
+        _ = timeout(farewell, async { while flows.join_next().await.is_some() {} }) => {}
         _ = exit::stopped() => {}
     }
     flows.shutdown().await;
@@ -249,6 +260,24 @@ async fn accept_until(
 }
 
 impl Shared {
+    /// Puts the change of an option into effect; returns whether that can be done without a restart. Running connections keep what they
+    /// were opened with, except the limit of silence.
+    async fn apply(&self, option: &str, new: &Command) -> bool {
+        let Command::Serve(new) = new else { return false };
+        match option {
+            "forward" | "proxy" | "allow" | "resolver" => {
+                let service = Arc::new(new.service().await);
+                *self.service.lock().unwrap_or_else(PoisonError::into_inner) = service;
+                self.running.is_now(new.what());
+            }
+            "drain" => *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = new.farewell(),
+            "half-closed-timeout" => self.silence.set(new.half_closed.duration()),
+            "max-connections" => self.door.set_most(new.most_connections(limits::raise_open_files())),
+            _ => return false,
+        }
+        true
+    }
+
     /// Resets a connection that may not be served. Any host can cause this, as often as it likes.
     fn refuse(&self, stream: &Stream, why: &'static str) {
         stream.abort();
@@ -280,7 +309,8 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         heard: &|destination| listed.goes_to(destination),
         silence: &shared.silence,
     };
-    let outcome = serve(&mut stream, &shared.service, as_seen).await;
+    let service = Arc::clone(&shared.service.lock().unwrap_or_else(PoisonError::into_inner));
+    let outcome = serve(&mut stream, &service, as_seen).await;
     let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
     // One line for each connection; of connections that unknown peers can repeat as often as they like, some.
     match outcome {

@@ -1,0 +1,204 @@
+//! Changes of the configuration while a command runs: at SIGHUP and at `plait reload`.
+
+use std::ffi::OsString;
+use std::future::pending;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plait::{Path, PathControl};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::configuration::InEffect;
+use crate::options::Options;
+use crate::system::Hangups;
+use crate::system::arguments::{Arguments, Command};
+
+/// How long a process may take to answer `plait reload`.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The command line of this process, and the options that are in effect. All tasks share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reload(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    typed: Vec<OsString>,
+    asking: mpsc::Sender<oneshot::Sender<Reloaded>>,
+    work: Mutex<Work>,
+}
+
+#[derive(Debug)]
+struct Work {
+    in_effect: InEffect,
+    asked: mpsc::Receiver<oneshot::Sender<Reloaded>>,
+}
+
+/// The result of a reload.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    /// The options that have changed and are in effect now.
+    pub(crate) changed: Vec<String>,
+    /// The options that have changed and that only a restart puts into effect.
+    pub(crate) needs_restart: Vec<String>,
+    /// What could not be changed, and the reasons. If the file has a mistake, nothing is changed.
+    pub(crate) errors: Vec<String>,
+}
+
+impl Reload {
+    /// The words as they were typed, and the options that were read with them.
+    pub(crate) fn new(typed: Vec<OsString>, in_effect: InEffect) -> Self {
+        let (asking, asked) = mpsc::channel(1);
+        Self(Arc::new(Inner { typed, asking, work: Mutex::new(Work { in_effect, asked }) }))
+    }
+
+    /// Asks the task that keeps the options, and waits for the result.
+    pub(crate) async fn ask(&self) -> Reloaded {
+        let asked = async {
+            let (answer, answered) = oneshot::channel();
+            self.0.asking.send(answer).await.ok()?;
+            answered.await.ok()
+        };
+        let answered = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
+        answered.unwrap_or_else(|| Reloaded::failed("the process is not ready for changes"))
+    }
+
+    /// Reads the options again whenever that is asked for. Never returns.
+    ///
+    /// `towards` is the address that chooses the paths if none are named; `apply` puts the change of one option into effect and returns
+    /// whether it can.
+    pub(crate) async fn keep(
+        self,
+        paths: PathControl,
+        towards: Option<IpAddr>,
+        mut apply: impl AsyncFnMut(&str, &Command) -> bool,
+    ) {
+        let mut work = self.0.work.lock().await;
+        let mut hangups = Hangups::listen();
+        loop {
+            let answer = tokio::select! {
+                () = hangups.next() => None,
+                asked = work.asked.recv() => match asked {
+                    Some(answer) => Some(answer),
+                    // This value holds a sender.
+                    None => pending().await,
+                },
+            };
+            let reloaded = self.again(&mut work.in_effect, (&paths, towards), &mut apply).await;
+            reloaded.log();
+            // The process that has asked may have ended.
+            answer.map(|answer| answer.send(reloaded));
+        }
+    }
+
+    async fn again(
+        &self,
+        in_effect: &mut InEffect,
+        (paths, towards): (&PathControl, Option<IpAddr>),
+        apply: &mut impl AsyncFnMut(&str, &Command) -> bool,
+    ) -> Reloaded {
+        let new = match Arguments::read(self.0.typed.clone()) {
+            Ok(new) => new,
+            Err(error) => return Reloaded::failed(crate::configuration::in_short(&error)),
+        };
+        let mut reloaded = Reloaded::default();
+        let before = in_effect.clone();
+        let names = before.keys().chain(new.in_effect.keys().filter(|name| !before.contains_key(*name)));
+        for name in names.filter(|name| before.get(*name) != new.in_effect.get(*name)) {
+            let is_in_effect = match name.as_str() {
+                "path" => {
+                    let failures = match new.command.options() {
+                        Some(options) => change_paths(paths, (before.get(name), options), towards).await,
+                        None => Vec::new(),
+                    };
+                    reloaded.errors.extend(failures);
+                    true
+                }
+                "verbose" | "quiet" => {
+                    plait_console::logging::change(new.verbosity);
+                    true
+                }
+                name => apply(name, &new.command).await,
+            };
+            // What is not in effect is named again by the next reload.
+            if is_in_effect {
+                match new.in_effect.get(name) {
+                    Some(words) => in_effect.insert(name.clone(), words.clone()),
+                    None => in_effect.remove(name),
+                };
+                reloaded.changed.push(name.clone());
+            } else {
+                reloaded.needs_restart.push(name.clone());
+            }
+        }
+        reloaded
+    }
+}
+
+/// Makes the paths those that are named now; returns the failures. A path that was changed by `plait path` stays as it is, unless the
+/// configuration changes it.
+async fn change_paths(
+    control: &PathControl,
+    (before, options): (Option<&Vec<String>>, &Options),
+    towards: Option<IpAddr>,
+) -> Vec<String> {
+    let defaults = || Path::defaults(towards, options.carrier).map_err(anyhow::Error::from);
+    let before = match before {
+        Some(words) => words.iter().map(|path| Ok(path.parse()?)).collect(),
+        None => defaults(),
+    };
+    let now = if options.paths.is_empty() { defaults() } else { Ok(options.paths.clone()) };
+    let (before, now): (Vec<Path>, Vec<Path>) = match (before, now) {
+        (Ok(before), Ok(now)) => (before, now),
+        (Err(error), _) | (_, Err(error)) => return vec![error.to_string()],
+    };
+    let mut failures = Vec::new();
+    let mut note = |path: &Path, result: Result<(), plait::Error>| {
+        failures.extend(result.err().map(|error| format!("{path}: {error}")));
+    };
+    let same = |one: &Path, other: &Path| one.devices() == other.devices();
+    for path in &now {
+        match before.iter().find(|old| same(old, path)) {
+            Some(old) if old == path => {}
+            Some(_) => note(path, control.set(path.clone()).await),
+            None => note(path, control.add(path.clone()).await),
+        }
+    }
+    // The last ones, so that connections always have a path.
+    for path in before.iter().filter(|old| !now.iter().any(|path| same(path, old))) {
+        note(path, control.remove(path).await);
+    }
+    failures
+}
+
+impl Reloaded {
+    fn failed(why: impl Into<String>) -> Self {
+        Self { errors: vec![why.into()], ..Self::default() }
+    }
+
+    fn log(&self) {
+        for error in &self.errors {
+            tracing::error!("the configuration was read again, and not all of it is in effect: {error}");
+        }
+        if !self.needs_restart.is_empty() {
+            let options = self.needs_restart.join(", ");
+            tracing::warn!("the configuration was read again; a restart is needed for {options}");
+        }
+        let changed = self.changed.join(", ");
+        tracing::info!(changed, "the configuration was read again");
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let list = |about: &str, words: &[String]| match words {
+            [] => String::new(),
+            words => format!("{about}: {}\n", words.join(", ")),
+        };
+        let changed = match (&self.changed[..], &self.errors[..]) {
+            ([], []) if self.needs_restart.is_empty() => "nothing has changed\n".to_owned(),
+            (changed, _) => list("changed", changed),
+        };
+        changed + &list("a restart is needed for", &self.needs_restart)
+    }
+}
