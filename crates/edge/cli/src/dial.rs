@@ -174,7 +174,11 @@ impl Towards {
         let reload = line.running.reload().clone();
         let towards = line.addresses.current().first().map(SocketAddr::ip);
         let watching = [
-            tokio::spawn(reload.keep(line.host.path_control(), towards, async |_, _| false)),
+            tokio::spawn(reload.keep(
+                (line.host.path_control(), line.running.kind()),
+                towards,
+                async |_, _| false,
+            )),
             tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
             tokio::spawn(server_addresses::follow(line.clone())),
         ];

@@ -8,6 +8,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
         "Paths and carriers",
         &[
             "paths",
+            "caps",
             "carrier",
             "scheduler",
             "mesh",

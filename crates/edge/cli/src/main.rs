@@ -11,6 +11,7 @@
     allow(dead_code, reason = "the commands of Linux are the only users of some of what commands share")
 )]
 
+mod caps;
 mod certificate;
 mod check;
 mod configuration;

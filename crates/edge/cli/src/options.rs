@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::caps::Cap;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
@@ -16,6 +17,10 @@ pub(crate) struct Options {
     /// [default: default; over UDP also the device that has an address of this host].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<Path>,
+    /// Volume that the devices of a path may carry in a month, both directions and all programs together: DEV=SIZE/month[@DAY][,never].
+    /// Beyond it the path is a backup, or carries nothing. Counting begins anew on DAY (1), by UTC, and survives restarts (repeatable).
+    #[arg(long = "cap", value_name = "DEV=SIZE/month")]
+    pub(crate) caps: Vec<Cap>,
     /// Carrier of the segments. tcp needs root. udp needs no privilege and passes networks that strip unknown TCP options. auto uses both:
     /// udp on a path where tcp does not come through, and udp alone if no TUN device is available.
     #[arg(long, default_value = "auto", value_name = "CARRIER", value_parser = named::<Carriers>, env = "PLAIT_CARRIER")]

@@ -3,17 +3,19 @@
 use std::ffi::OsString;
 use std::future::pending;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 
 use plait::{Path, PathControl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
+use crate::caps::Cap;
 use crate::configuration::InEffect;
+use crate::configuration::hooks::Hooks;
 use crate::options::Options;
-use crate::system::Hangups;
 use crate::system::arguments::{Arguments, Command};
+use crate::system::{self, Hangups};
 
 /// How long a process may take to answer `plait reload`.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -25,8 +27,17 @@ pub(crate) struct Reload(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     typed: Vec<OsString>,
+    followed: sync::Mutex<Followed>,
     asking: mpsc::Sender<oneshot::Sender<Reloaded>>,
     work: Mutex<Work>,
+}
+
+/// The settings that tasks follow.
+#[derive(Default, Debug)]
+struct Followed {
+    paths: Vec<Path>,
+    caps: Vec<Cap>,
+    hooks: Hooks,
 }
 
 #[derive(Debug)]
@@ -47,10 +58,27 @@ pub(crate) struct Reloaded {
 }
 
 impl Reload {
-    /// The words as they were typed, and the options that were read with them.
-    pub(crate) fn new(typed: Vec<OsString>, in_effect: InEffect) -> Self {
+    /// The words as they were typed, and what was read with them.
+    pub(crate) fn new(typed: Vec<OsString>, arguments: &Arguments) -> Self {
         let (asking, asked) = mpsc::channel(1);
-        Self(Arc::new(Inner { typed, asking, work: Mutex::new(Work { in_effect, asked }) }))
+        let followed = sync::Mutex::new(Followed::of(arguments));
+        let work = Mutex::new(Work { in_effect: arguments.in_effect.clone(), asked });
+        Self(Arc::new(Inner { typed, followed, asking, work }))
+    }
+
+    fn followed(&self) -> sync::MutexGuard<'_, Followed> {
+        self.0.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The programs that are run at events.
+    pub(crate) fn hooks(&self) -> Hooks {
+        self.followed().hooks.clone()
+    }
+
+    /// The paths that are named, and their volumes.
+    pub(crate) fn paths_and_caps(&self) -> (Vec<Path>, Vec<Cap>) {
+        let followed = self.followed();
+        (followed.paths.clone(), followed.caps.clone())
     }
 
     /// Asks the task that keeps the options, and waits for the result.
@@ -64,12 +92,21 @@ impl Reload {
         answered.unwrap_or_else(|| Reloaded::failed("the process is not ready for changes"))
     }
 
-    /// Reads the options again whenever that is asked for. Never returns.
+    /// Keeps a host in line with its options: reads them again whenever that is asked for, counts volumes, runs hooks. Never returns.
     ///
-    /// `towards` is the address that chooses the paths if none are named; `apply` puts the change of one option into effect and returns
+    /// `kind` is the name of the command. `towards` is the address that chooses the paths if none are named; `apply` puts the change of one option into effect and returns
     /// whether it can.
     pub(crate) async fn keep(
         self,
+        (paths, kind): (PathControl, &'static str),
+        towards: Option<IpAddr>,
+        apply: impl AsyncFnMut(&str, &Command) -> bool,
+    ) {
+        tokio::join!(self.follow(paths.clone(), towards, apply), system::upkeep(self.clone(), paths, kind));
+    }
+
+    async fn follow(
+        &self,
         paths: PathControl,
         towards: Option<IpAddr>,
         mut apply: impl AsyncFnMut(&str, &Command) -> bool,
@@ -103,6 +140,11 @@ impl Reload {
             Err(error) => return Reloaded::failed(crate::configuration::in_short(&error)),
         };
         let mut reloaded = Reloaded::default();
+        let followed = Followed::of(&new);
+        if self.followed().hooks != followed.hooks {
+            reloaded.changed.push("hooks".to_owned());
+        }
+        *self.followed() = followed;
         let before = in_effect.clone();
         let names = before.keys().chain(new.in_effect.keys().filter(|name| !before.contains_key(*name)));
         for name in names.filter(|name| before.get(*name) != new.in_effect.get(*name)) {
@@ -115,6 +157,8 @@ impl Reload {
                     reloaded.errors.extend(failures);
                     true
                 }
+                // Counted with the next look.
+                "cap" => true,
                 "verbose" | "quiet" => {
                     plait_console::logging::change(new.verbosity);
                     true
@@ -170,6 +214,16 @@ async fn change_paths(
         note(path, control.remove(path).await);
     }
     failures
+}
+
+impl Followed {
+    fn of(arguments: &Arguments) -> Self {
+        let hooks = arguments.hooks.clone();
+        match arguments.command.options() {
+            Some(options) => Self { paths: options.paths.clone(), caps: options.caps.clone(), hooks },
+            None => Self { hooks, ..Self::default() },
+        }
+    }
 }
 
 impl Reloaded {

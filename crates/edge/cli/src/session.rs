@@ -31,7 +31,7 @@ pub(crate) struct Terminal {
 /// Returns a host with the options, on the paths that they name or the default ones.
 pub(crate) fn host_for(options: &Options, towards: Option<IpAddr>) -> anyhow::Result<HostBuilder> {
     scrambling::announce(options);
-    let paths = paths_for(options, towards)?;
+    let paths = system::within_caps(options, paths_for(options, towards)?)?;
     Ok(paths.into_iter().fold(options.host(), HostBuilder::path))
 }
 

@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -164,4 +165,87 @@ fn a_mistake_changes_nothing_and_a_port_needs_a_restart() {
     let mut restarted = start(&world, true, ("restarted", &["serve", "--config", "gw.toml"]));
     let url = restarted.wait_for_output("plait://", TIMEOUT).expect("its address");
     assert!(url.contains(":7444"), "{url}");
+}
+
+/// `plait forward` with a configuration, and the state of the user in a directory of the test.
+fn forward(world: &World, name: &str) -> Program {
+    let mut command = Command::new(PLAIT);
+    command.args(["forward", "--config", "laptop.toml"]).current_dir(&world.directory);
+    command.env("STATE_DIRECTORY", world.file("state"));
+    let mut forward = world.start(&world.client, name, command);
+    forward.wait_for_line("forwarding", TIMEOUT).expect("its port");
+    forward
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_path_beyond_its_volume_is_a_backup_also_after_a_restart() {
+    let mut world = world("volume");
+    world.serve(&["--anyone"]);
+    let client = |volume: &str| {
+        format!(
+            "keys = \"client\"\nserver = \"{}\"\n[[path]]\ndevice = \"wan1\"\ncap = \"{volume}/month@5\"\n[[path]]\ndevice = \"wan2\"\n\
+             [forward]\nlocal = [\"{ONE}:{SERVER}:{ONE}\"]\n",
+            world.url
+        )
+    };
+    write(&world, "laptop.toml", &client("1 MB"));
+    let mut one = forward(&world, "one");
+    let paths = |forward: &Program| plait(&world, false, &["path", "--pid", &forward.pid().to_string()]).1;
+    assert!(paths(&one).contains("wan1=trusted up"), "{}", paths(&one));
+    let open = connect(&world, ONE);
+    let mut echoed = vec![0; 1 << 20];
+    (&open).write_all(&vec![7; 1 << 20]).expect("sent");
+    (&open).read_exact(&mut echoed).expect("echoed");
+    until("a volume that is used up", || paths(&one).contains("wan1=trusted,backup up"));
+    assert!(is_echoed(&open), "the connection stays");
+    assert!(one.errors().contains("wan1=trusted,backup from now on"), "{}", one.errors());
+    assert_eq!(one.stop(TIMEOUT).expect("an end").code(), Some(0));
+    let mut again = forward(&world, "again");
+    assert!(paths(&again).contains("wan1=trusted,backup up"), "{}", paths(&again));
+    // Another tariff.
+    write(&world, "laptop.toml", &client("9 GB"));
+    let (code, printed, said) = plait(&world, false, &["reload", "--pid", &again.pid().to_string()]);
+    assert_eq!((code, printed.trim()), (Some(0), "changed: cap"), "{said}");
+    until("a volume that is not used up", || paths(&again).contains("wan1=trusted up"));
+    assert_eq!(again.stop(TIMEOUT).expect("an end").code(), Some(0));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn programs_are_run_when_paths_go_up_and_down_and_not_as_root_unless_that_is_asked_for() {
+    let mut world = world("hooks");
+    world.serve(&["--anyone"]);
+    fs::set_permissions(&world.directory, fs::Permissions::from_mode(0o755)).expect("ours");
+    let noted = world.file("noted");
+    fs::write(&noted, "").expect("made");
+    fs::set_permissions(&noted, fs::Permissions::from_mode(0o666)).expect("ours");
+    let script = format!(
+        "echo $PLAIT_HOOK_EVENT $PLAIT_HOOK_DEVICE $PLAIT_HOOK_STATE $(id -un) >> {}",
+        noted.display()
+    );
+    let client = |more: &str| {
+        let hook = format!("[\"/bin/sh\", \"-c\", \"{script}\"]");
+        format!(
+            "keys = \"client\"\nserver = \"{}\"\npath = [\"wan1\", \"wan2\"]\n[forward]\nlocal = [\"{ONE}:{SERVER}:{ONE}\"]\n\
+             [hooks]\non_up = {hook}\non_down = {hook}\non_path_change = {hook}\n{more}\n",
+            world.url
+        )
+    };
+    write(&world, "laptop.toml", &client(""));
+    let mut refused = forward(&world, "refused");
+    until("a warning", || refused.errors().contains("no hook is run: plait runs as root"));
+    refused.stop(TIMEOUT).expect("an end");
+    assert_eq!(fs::read_to_string(&noted).expect("text"), "");
+
+    write(&world, "laptop.toml", &client("user = \"daemon\""));
+    let mut hooked = forward(&world, "hooked");
+    let has = |line: &str| fs::read_to_string(&noted).expect("text").lines().any(|noted| noted == line);
+    until("the first path", || has("up up daemon") && has("path-change wan2 up daemon"));
+    world.client.ip("link set wan1 down").expect("set");
+    until("one path less", || has("path-change wan1 down daemon"));
+    assert!(!has("down down daemon"));
+    world.client.ip("link set wan2 down").expect("set");
+    until("no path", || has("down down daemon"));
+    assert_eq!(hooked.stop(TIMEOUT).expect("an end").code(), Some(0));
 }

@@ -15,7 +15,9 @@ pub(crate) const HOOKS: &str = "hooks";
 /// The key of paths: an array of texts as for `--path`, or of tables.
 pub(crate) const PATH: &str = "path";
 /// The keys of a table of `path`, each with the kind of its value.
-pub(crate) const PATH_KEYS: [&str; 3] = ["device", "class", "backup"];
+pub(crate) const PATH_KEYS: [&str; 5] = ["device", "class", "backup", "cap", "over-cap"];
+/// The key of the volumes of paths.
+pub(crate) const CAP: &str = "cap";
 
 /// A configuration.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl Document {
         let (table, errors) = DeTable::parse_recoverable(&text);
         let mut problems: Vec<_> =
             errors.iter().map(|error| Problem::new(&error.span().unwrap_or(0..0), error.message())).collect();
-        let mut reading = Reading { problems: &mut problems };
+        let mut reading = Reading { problems: &mut problems, caps: Vec::new() };
         let (mut common, mut hooks) = (Section::default(), Section::default());
         let (mut commands, mut servers) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in table.get_ref() {
@@ -98,6 +100,7 @@ impl Document {
                 _ => common.entries.extend(reading.entry((key.get_ref(), key.span()), value)),
             }
         }
+        common.entries.extend(reading.caps_read());
         reading.without_twins(&mut common);
         drop(table);
         (Self { file: file.to_owned(), text, common, commands, servers, hooks }, problems)
@@ -141,6 +144,8 @@ impl Document {
 /// The reading of a document, which goes on after problems.
 struct Reading<'a> {
     problems: &'a mut Vec<Problem>,
+    /// The volumes in the paths of the current table.
+    caps: Vec<Entry>,
 }
 
 impl Reading<'_> {
@@ -158,8 +163,20 @@ impl Reading<'_> {
         let entries =
             table.iter().filter_map(|(key, value)| self.entry((key.get_ref(), key.span()), value)).collect();
         let mut section = Section { at, entries };
+        section.entries.extend(self.caps_read());
         self.without_twins(&mut section);
         section
+    }
+
+    /// The volumes in the paths that were read, as the option has them.
+    fn caps_read(&mut self) -> Option<Entry> {
+        let caps = std::mem::take(&mut self.caps);
+        let first = caps.first()?.clone();
+        let words = caps.into_iter().filter_map(|cap| match cap.value {
+            Value::One(word) => Some(word),
+            Value::Flag(_) | Value::Many(_) => None,
+        });
+        Some(Entry { value: Value::Many(words.collect()), ..first })
     }
 
     /// `max_connections` and `max-connections` are one key.
@@ -221,12 +238,17 @@ impl Reading<'_> {
 
     fn path(&mut self, at: Range<usize>, table: &DeTable<'_>) -> Option<String> {
         let (mut device, mut how) = (None, Vec::new());
+        let (mut cap, mut over) = (None, "");
         for (key, value) in table {
-            match (key.get_ref().as_ref(), value.get_ref()) {
+            let name = key.get_ref().replace('_', "-");
+            match (name.as_str(), value.get_ref()) {
                 ("device", DeValue::String(text)) => device = Some(text.to_string()),
                 ("class", DeValue::String(text)) => how.push(text.to_string()),
                 ("backup", DeValue::Boolean(true)) => how.push("backup".to_owned()),
                 ("backup", DeValue::Boolean(false)) => {}
+                ("cap", DeValue::String(text)) => cap = Some((text.to_string(), key.span(), value.span())),
+                ("over-cap", DeValue::String(text)) if text == "never" => over = ",never",
+                ("over-cap", DeValue::String(text)) if text == "backup" => {}
                 (key, _) if PATH_KEYS.contains(&key) => {
                     self.problems.push(Problem::new(&value.span(), format!("not a value of `{key}`")));
                 }
@@ -241,6 +263,10 @@ impl Reading<'_> {
             self.problems.push(Problem::new(&at, "a path without `device`"));
             return None;
         };
+        if let Some((text, key_at, value_at)) = cap {
+            let value = Value::One(format!("{device}={text}{over}"));
+            self.caps.push(Entry { key: CAP.to_owned(), value, key_at, value_at });
+        }
         // The class comes first, whatever the order in the file.
         how.sort_by_key(|word| word == "backup");
         Some(if how.is_empty() { device } else { format!("{device}={}", how.join(",")) })

@@ -20,6 +20,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use self::document::Document;
+use self::hooks::Hooks;
 use self::layers::Given;
 
 /// The option that names a configuration, and its variable.
@@ -36,6 +37,8 @@ pub(crate) struct Effective {
     pub(crate) origins: BTreeMap<String, Origin>,
     /// The file, if there is one.
     pub(crate) file: Option<PathBuf>,
+    /// The programs that it has for events.
+    pub(crate) hooks: Hooks,
 }
 
 impl Effective {
@@ -77,7 +80,7 @@ pub(crate) fn effective(
     environment: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Effective, clap::Error> {
     let Some(given) = Given::on(definition, &words) else {
-        return Ok(Effective { words, origins: BTreeMap::new(), file: None });
+        return Ok(Effective { words, origins: BTreeMap::new(), file: None, hooks: Hooks::default() });
     };
     let named = given.config().or_else(|| environment(&variable(CONFIG)));
     let document = document(definition, named.as_deref()).map_err(|what| usage(&what))?;
@@ -85,7 +88,8 @@ pub(crate) fn effective(
         layers::of_environment(definition, given.command(), environment).map_err(|what| usage(&what))?;
     let file = document.as_ref().map(|document| document.file().to_owned());
     let (words, origins) = given.merged(words, environment, document.as_ref());
-    Ok(Effective { words, origins, file })
+    let hooks = document.map_or_else(Hooks::default, |document| Hooks::of(&document.hooks));
+    Ok(Effective { words, origins, file, hooks })
 }
 
 /// The configuration with this name, or the default one, if there is one.

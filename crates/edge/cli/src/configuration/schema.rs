@@ -67,6 +67,8 @@ fn key(long: &str, option: &Arg) -> Value {
             "device": { "type": "string" },
             "class": { "enum": ["trusted", "untrusted", "never"] },
             "backup": { "type": "boolean" },
+            "cap": { "type": "string", "description": "A volume per month, as in 20 GB/month@5." },
+            "over-cap": { "enum": ["backup", "never"] },
         },
         "required": ["device"],
         "additionalProperties": false,

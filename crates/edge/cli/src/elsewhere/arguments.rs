@@ -9,6 +9,7 @@ use plait_console::logging::Verbosity;
 
 use crate::check::Check;
 use crate::configuration::command::{Config, Named};
+use crate::configuration::hooks::Hooks;
 use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
     /// The options of the command, from all places.
     #[arg(skip)]
     pub(crate) in_effect: InEffect,
+    /// The programs for events.
+    #[arg(skip)]
+    pub(crate) hooks: Hooks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,7 +90,8 @@ impl Command {
 impl Arguments {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.command.run(Reload::new(std::env::args_os().collect(), self.in_effect))
+        let reload = Reload::new(std::env::args_os().collect(), &self);
+        self.command.run(reload)
     }
 
     /// Reads the command line.
@@ -102,6 +107,7 @@ impl Arguments {
         let mut arguments =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut definition))?;
         arguments.in_effect = in_effect(&definition, &matches);
+        arguments.hooks = effective.hooks.clone();
         match arguments.command.options().and_then(Options::contradiction) {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))

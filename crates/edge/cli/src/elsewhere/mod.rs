@@ -13,15 +13,32 @@ pub(crate) mod prerequisite;
 
 use std::io::{self, Stdin, Stdout};
 
+use plait::{Path, PathControl};
+
 #[cfg(not(unix))]
 pub(crate) use self::not_unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
 use crate::options::Options;
+use crate::reload::Reload;
 #[cfg(unix)]
 pub(crate) use crate::unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
 
 /// The reason that a path cannot be used yet.
 pub(crate) fn why_not(_device: &str) -> String {
     "this host does not have that address".to_owned()
+}
+
+/// No hook is run here, and no volume counted.
+pub(crate) async fn upkeep(_reload: Reload, _paths: PathControl, _kind: &'static str) {
+    std::future::pending().await
+}
+
+/// Volumes are not counted.
+///
+/// # Errors
+/// The options ask for that.
+pub(crate) fn within_caps(options: &Options, paths: Vec<Path>) -> anyhow::Result<Vec<Path>> {
+    anyhow::ensure!(options.caps.is_empty(), "volumes are only counted on Linux\n  fix: leave --cap out");
+    Ok(paths)
 }
 
 /// Nothing is forwarded.

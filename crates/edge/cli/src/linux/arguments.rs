@@ -10,6 +10,7 @@ use plait_console::manual::{Completions, Manual};
 
 use crate::check::Check;
 use crate::configuration::command::{Config, Named};
+use crate::configuration::hooks::Hooks;
 use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
 use crate::exit::{self, Exit};
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// The options of the command, from all places.
     #[arg(skip)]
     pub(crate) in_effect: InEffect,
+    /// The programs for events.
+    #[arg(skip)]
+    pub(crate) hooks: Hooks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -163,7 +167,8 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
 impl Arguments {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.command.run(Reload::new(std::env::args_os().collect(), self.in_effect))
+        let reload = Reload::new(std::env::args_os().collect(), &self);
+        self.command.run(reload)
     }
 
     /// The command line with its help arranged.
@@ -190,6 +195,7 @@ impl Arguments {
             return Err(command.error(ErrorKind::MissingRequiredArgument, lack));
         }
         arguments.in_effect = in_effect(&definition, &matches);
+        arguments.hooks = effective.hooks.clone();
         match arguments.command.options().and_then(Options::contradiction) {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))

@@ -90,7 +90,7 @@ pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()>
     output::say(&format!("listening on port {}", listener.port()));
     let mut kept = JoinSet::new();
     renewal.map(|renewal| kept.spawn(renewal.keep()));
-    kept.spawn(running.reload().clone().keep(host.path_control(), None, async |_, _| false));
+    kept.spawn(running.reload().clone().keep((host.path_control(), "listen"), None, async |_, _| false));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),
         (None, true) => u64::MAX,

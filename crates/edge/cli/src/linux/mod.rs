@@ -8,6 +8,7 @@ mod directory;
 mod doctor;
 mod door;
 pub(crate) mod firewall;
+pub(crate) mod hooks;
 pub(crate) mod limits;
 mod listen;
 mod machine;
@@ -22,9 +23,19 @@ mod repeated;
 mod run;
 mod serve;
 mod streams;
+pub(crate) mod usage;
 mod waiting;
+
+use plait::PathControl;
 
 pub(crate) use self::network::network;
 pub(crate) use self::paths::{clear_the_way, why_not};
 pub(crate) use self::streams::open as standard_streams;
+pub(crate) use self::usage::within_caps;
+use crate::reload::Reload;
 pub(crate) use crate::unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
+
+/// Runs hooks and counts volumes. Never returns.
+pub(crate) async fn upkeep(reload: Reload, paths: PathControl, kind: &'static str) {
+    tokio::join!(hooks::keep(reload.clone(), paths.clone(), kind), usage::keep(reload, paths));
+}

@@ -155,7 +155,7 @@ impl Serve {
         renewal.map(|renewal| kept.spawn(renewal.keep()));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
-        kept.spawn(reload.keep(shared.host.path_control(), None, apply));
+        kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));
         accept_until(stopped, (listener, control), &shared, &announcement).await
     }
 

@@ -1,0 +1,358 @@
+//! The volumes that devices have carried this month, and the paths beyond theirs.
+//!
+//! A device's own counters count (`/proc/net/dev`), as its provider does: traffic of other programs as well. The file of volumes belongs to all
+//! plaits of a user: each adds what it has seen.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use plait::{Path, PathControl};
+use plait_keys::{lock_list, replace_file};
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::caps::Cap;
+use crate::options::Options;
+use crate::output::say;
+use crate::reload::Reload;
+use crate::unix::is_root;
+
+/// Time between two looks at the counters.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks between two writes of the file.
+const WRITE_EVERY: u32 = 30;
+/// The largest file that is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The file of volumes.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+struct Volumes {
+    /// By the devices, as in the paths.
+    devices: BTreeMap<String, Volume>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Volume {
+    /// The first day of the month that is counted.
+    since: Date,
+    bytes: u64,
+}
+
+/// The volumes, and what was added to them since the file was written.
+#[derive(Debug)]
+struct Usage {
+    file: PathBuf,
+    volumes: Volumes,
+    unwritten: BTreeMap<String, u64>,
+    /// The counters of devices at the last look.
+    counters: BTreeMap<String, u64>,
+    /// The last failure to write, which is logged once.
+    failure: Option<String>,
+}
+
+/// The use of the paths with the volumes as they are at the start.
+pub(crate) fn within_caps(options: &Options, paths: Vec<Path>) -> anyhow::Result<Vec<Path>> {
+    if options.caps.is_empty() {
+        return Ok(paths);
+    }
+    for cap in &options.caps {
+        let is_a_path = options.paths.iter().any(|path| path.devices() == cap.devices);
+        anyhow::ensure!(is_a_path, "--cap {}: there is no --path for {}", cap, cap.devices);
+    }
+    let usage = Usage::open(file());
+    let today = today();
+    Ok(paths.iter().map(|path| usage.in_effect(path, &options.caps, today)).collect())
+}
+
+/// Counts, and changes the use of paths whose volume is used up or begins anew. Never returns.
+pub(crate) async fn keep(reload: Reload, control: PathControl) {
+    let mut usage = Usage::open(file());
+    let mut in_effect: BTreeMap<String, Path> = BTreeMap::new();
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for looks in 1.. {
+        look.tick().await;
+        let (paths, caps) = reload.paths_and_caps();
+        if caps.is_empty() && in_effect.is_empty() {
+            continue;
+        }
+        let today = today();
+        usage.count(&caps, today);
+        for path in paths {
+            let devices = path.devices();
+            let is_capped = caps.iter().any(|cap| cap.devices == devices);
+            let wanted = usage.in_effect(&path, &caps, today);
+            let before = in_effect.get(&devices).unwrap_or(&path);
+            if *before != wanted {
+                let volume = usage.volumes.devices.get(&devices).map_or(0, |volume| volume.bytes);
+                match control.set(wanted.clone()).await {
+                    Ok(()) => tracing::warn!(
+                        "{wanted} from now on: {devices} has carried {volume} bytes this month"
+                    ),
+                    Err(error) => tracing::error!(%error, "the path {devices} is used beyond its volume"),
+                }
+            }
+            if is_capped {
+                in_effect.insert(devices, wanted);
+            } else {
+                in_effect.remove(&devices);
+            }
+        }
+        if looks % WRITE_EVERY == 0 {
+            usage.write();
+        }
+    }
+}
+
+/// The first of: the state directory of a unit of systemd, that of root, that of the user.
+fn file() -> PathBuf {
+    let of = |variable: &str| {
+        let given = std::env::var_os(variable).map(PathBuf::from);
+        given.filter(|path| path.is_absolute())
+    };
+    let directory = of("STATE_DIRECTORY").unwrap_or_else(|| match is_root() {
+        true => PathBuf::from("/var/lib/plait"),
+        false => {
+            let home = || of("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
+            of("XDG_STATE_HOME").unwrap_or_else(home).join("plait")
+        }
+    });
+    directory.join("volumes.json")
+}
+
+/// By UTC.
+fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
+}
+
+impl Usage {
+    /// The volumes in the file. A file that makes no sense is put aside, and counting begins anew.
+    fn open(file: PathBuf) -> Self {
+        let volumes = read(&file).unwrap_or_else(|error| {
+            let aside = file.with_extension("json.bad");
+            let kept = fs::rename(&file, &aside);
+            let kept = kept.map_or_else(
+                |error| format!("it stays, {error}"),
+                |()| format!("it is {} now", aside.display()),
+            );
+            say(&format!("warning: the volumes of this month are counted from zero: {error:#}; {kept}"));
+            Volumes::default()
+        });
+        Self { file, volumes, unwritten: BTreeMap::new(), counters: BTreeMap::new(), failure: None }
+    }
+
+    /// The use of a path with the volume that it has carried.
+    fn in_effect(&self, path: &Path, caps: &[Cap], today: Date) -> Path {
+        let devices = path.devices();
+        let Some(cap) = caps.iter().find(|cap| cap.devices == devices) else { return path.clone() };
+        let is_over = self
+            .volumes
+            .devices
+            .get(&devices)
+            .is_some_and(|volume| volume.since == cap.since(today) && volume.bytes >= cap.bytes);
+        if is_over { cap.beyond(path) } else { path.clone() }
+    }
+
+    fn count(&mut self, caps: &[Cap], today: Date) {
+        let counters = counters().unwrap_or_default();
+        for cap in caps {
+            let added = self.added(cap, &counters);
+            self.add(cap, added, today);
+        }
+        self.counters = counters;
+    }
+
+    /// The bytes that the devices of a cap have carried since the last look.
+    fn added(&self, cap: &Cap, counters: &BTreeMap<String, u64>) -> u64 {
+        let devices = Path::new(&cap.devices).and_then(|path| Path::present(&[path])).unwrap_or_default();
+        let of = |device: String| {
+            let now = *counters.get(&device)?;
+            match self.counters.get(&device) {
+                Some(before) if *before <= now => Some(now - before),
+                // The device is a new one, or was reset.
+                Some(_) => Some(now),
+                // All bytes of a device that has come count, and none from before the start.
+                None => Some(if self.counters.is_empty() { 0 } else { now }),
+            }
+        };
+        devices.iter().map(Path::devices).filter_map(of).sum()
+    }
+
+    fn add(&mut self, cap: &Cap, bytes: u64, today: Date) {
+        let since = cap.since(today);
+        let volume = self.volumes.devices.entry(cap.devices.clone()).or_insert(Volume { since, bytes: 0 });
+        if volume.since != since {
+            *volume = Volume { since, bytes: 0 };
+            self.unwritten.remove(&cap.devices);
+        }
+        volume.bytes = volume.bytes.saturating_add(bytes);
+        *self.unwritten.entry(cap.devices.clone()).or_default() += bytes;
+    }
+
+    /// Adds what was seen to the file, which other plaits write as well.
+    fn write(&mut self) {
+        if self.unwritten.values().all(|bytes| *bytes == 0) {
+            return;
+        }
+        match self.merge() {
+            Ok(()) => {
+                self.unwritten.clear();
+                self.failure = None;
+            }
+            Err(error) => {
+                let failure = format!("{error:#}");
+                if self.failure.as_ref() != Some(&failure) {
+                    tracing::error!(
+                        "the volumes of this month are not written, and are tried again: {failure}"
+                    );
+                }
+                self.failure = Some(failure);
+            }
+        }
+    }
+
+    fn merge(&mut self) -> anyhow::Result<()> {
+        let place = || format!("cannot write {}", self.file.display());
+        if let Some(directory) = self.file.parent() {
+            fs::create_dir_all(directory).with_context(place)?;
+        }
+        let _lock = lock_list(&self.file).with_context(place)?;
+        let mut all = read(&self.file)?;
+        for (devices, bytes) in &self.unwritten {
+            let Some(own) = self.volumes.devices.get(devices) else { continue };
+            let volume = all.devices.entry(devices.clone()).or_insert(Volume { since: own.since, bytes: 0 });
+            if volume.since < own.since {
+                *volume = Volume { since: own.since, bytes: 0 };
+            }
+            volume.bytes = volume.bytes.saturating_add(*bytes);
+        }
+        let text = serde_json::to_string_pretty(&all)? + "\n";
+        replace_file(&self.file, text.as_bytes(), 0o600).with_context(place)?;
+        self.volumes = all;
+        Ok(())
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
+fn read(file: &std::path::Path) -> anyhow::Result<Volumes> {
+    let about = match fs::metadata(file) {
+        Ok(about) => about,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Volumes::default()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+    };
+    anyhow::ensure!(about.is_file() && about.len() <= MOST_BYTES, "{} is no file of volumes", file.display());
+    let text = plait_keys::read_list(file)?.unwrap_or_default();
+    serde_json::from_str(&text).with_context(|| format!("{} is no file of volumes", file.display()))
+}
+
+/// The bytes of each device of this network namespace, both directions together.
+fn counters() -> io::Result<BTreeMap<String, u64>> {
+    let text = fs::read_to_string("/proc/self/net/dev")?;
+    Ok(text.lines().filter_map(counter).collect())
+}
+
+/// `wwan0: 1 2 3 4 5 6 7 8 9 …`: the first number is received bytes, the ninth is sent bytes.
+fn counter(line: &str) -> Option<(String, u64)> {
+    let (name, numbers) = line.split_once(':')?;
+    let numbers: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
+    Some((name.trim().to_owned(), numbers.first()?.saturating_add(*numbers.get(8)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn date(month: i8, day: i8) -> Date {
+        Date::new(2026, month, day).expect("a day")
+    }
+
+    fn usage(directory: &tempfile::TempDir) -> Usage {
+        Usage::open(directory.path().join("state/volumes.json"))
+    }
+
+    #[test]
+    fn a_line_of_the_kernel_has_both_directions() {
+        let line = "  wan1: 1000      10    0    0    0     0          0         0     2000      20    0    0    0     0       0          0";
+        assert_eq!(counter(line), Some(("wan1".to_owned(), 3000)));
+        assert_eq!(
+            counter("Inter-|   Receive                                                |  Transmit"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_path_beyond_its_volume_is_a_backup_until_the_next_month() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut usage = usage(&directory);
+        let cap: Cap = "wwan0=1MB/month@5".parse().expect("good");
+        let never: Cap = "wwan0=1MB/month@5,never".parse().expect("good");
+        let path: Path = "wwan0=untrusted".parse().expect("good");
+        let shown = |usage: &Usage, cap: &Cap, today| {
+            usage.in_effect(&path, std::slice::from_ref(cap), today).to_string()
+        };
+        usage.add(&cap, 999_999, date(3, 5));
+        assert_eq!(shown(&usage, &cap, date(3, 20)), "wwan0=untrusted");
+        usage.add(&cap, 1, date(4, 4));
+        assert_eq!(shown(&usage, &cap, date(4, 4)), "wwan0=untrusted,backup");
+        assert_eq!(shown(&usage, &never, date(4, 4)), "wwan0=never");
+        assert_eq!(shown(&usage, &cap, date(4, 5)), "wwan0=untrusted", "another month");
+        usage.add(&cap, 7, date(4, 5));
+        assert_eq!(usage.volumes.devices["wwan0"], Volume { since: date(4, 5), bytes: 7 });
+    }
+
+    #[test]
+    fn volumes_survive_a_restart_and_those_of_two_plaits_add_up() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cap: Cap = "wwan0=1MB/month".parse().expect("good");
+        let (mut one, mut other) = (usage(&directory), usage(&directory));
+        one.add(&cap, 10, date(3, 1));
+        other.add(&cap, 5, date(3, 2));
+        one.write();
+        other.write();
+        assert_eq!(other.volumes.devices["wwan0"].bytes, 15);
+        one.add(&cap, 1, date(3, 3));
+        drop((one, other));
+        assert_eq!(usage(&directory).volumes.devices["wwan0"].bytes, 16);
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_put_aside() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let state = directory.path().join("state");
+        fs::create_dir(&state).expect("made");
+        let file = state.join("volumes.json");
+        for text in ["", "{", "[]", "{\"devices\": {\"a\": {\"since\": \"2026-02-30\", \"bytes\": 1}}}"] {
+            fs::write(&file, text).expect("written");
+            assert_eq!(usage(&directory).volumes, Volumes::default(), "{text}");
+            assert_eq!(fs::read_to_string(state.join("volumes.json.bad")).expect("kept"), text);
+        }
+        fs::create_dir(&file).expect("made");
+        assert_eq!(usage(&directory).volumes, Volumes::default());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_costs_no_count() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cap: Cap = "wwan0=1MB/month".parse().expect("good");
+        let mut usage = usage(&directory);
+        fs::write(directory.path().join("state"), "in the way").expect("written");
+        usage.add(&cap, 10, date(3, 1));
+        usage.write();
+        assert!(usage.failure.is_some());
+        fs::remove_file(directory.path().join("state")).expect("removed");
+        usage.write();
+        assert_eq!(self::usage(&directory).volumes.devices["wwan0"].bytes, 10);
+    }
+}
