@@ -45,6 +45,8 @@ const HEADINGS: [(&str, &[&str]); 6] = [
             "certificate",
             "certificate_key",
             "allow_key_log",
+            "no_sandbox",
+            "sandbox_writable",
         ],
     ),
     ("Scrambling", &["scramble_start", "trusted_bytes", "untrusted_only"]),

@@ -126,6 +126,13 @@ pub(crate) struct Options {
     /// SIGKILL.
     #[arg(long)]
     pub(crate) open_firewall: bool,
+    /// Leave serve, proxy and forward outside of their sandbox, in which they, and the programs that they start, reach only files of the
+    /// system and files that their options name (Landlock), and cannot make calls of the kernel that they do not need (seccomp).
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
+    /// A further file or directory that this sandbox leaves writable, for hooks (repeatable).
+    #[arg(long, value_name = "PATH", conflicts_with = "no_sandbox")]
+    pub(crate) sandbox_writable: Vec<PathBuf>,
     /// Also listen on this socket for `plait path`. `plait status` and `plait path` work without it.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,

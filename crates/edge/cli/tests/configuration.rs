@@ -216,10 +216,11 @@ fn a_path_beyond_its_volume_is_a_backup_also_after_a_restart() {
 fn programs_are_run_when_paths_go_up_and_down_and_not_as_root_unless_that_is_asked_for() {
     let mut world = world("hooks");
     world.serve(&["--anyone"]);
-    fs::set_permissions(&world.directory, fs::Permissions::from_mode(0o755)).expect("ours");
     let noted = world.file("noted");
     fs::write(&noted, "").expect("made");
-    fs::set_permissions(&noted, fs::Permissions::from_mode(0o666)).expect("ours");
+    for (file, mode) in [(&world.directory, 0o755), (&noted, 0o666)] {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("ours");
+    }
     let script = format!(
         "echo $PLAIT_HOOK_EVENT $PLAIT_HOOK_DEVICE $PLAIT_HOOK_STATE $(id -un) >> {}",
         noted.display()
@@ -227,7 +228,7 @@ fn programs_are_run_when_paths_go_up_and_down_and_not_as_root_unless_that_is_ask
     let client = |more: &str| {
         let hook = format!("[\"/bin/sh\", \"-c\", \"{script}\"]");
         format!(
-            "keys = \"client\"\nserver = \"{}\"\npath = [\"wan1\", \"wan2\"]\n[forward]\nlocal = [\"{ONE}:{SERVER}:{ONE}\"]\n\
+            "keys = \"client\"\nserver = \"{}\"\nsandbox-writable = \"noted\"\npath = [\"wan1\", \"wan2\"]\n[forward]\nlocal = [\"{ONE}:{SERVER}:{ONE}\"]\n\
              [hooks]\non_up = {hook}\non_down = {hook}\non_path_change = {hook}\n{more}\n",
             world.url
         )

@@ -1,5 +1,6 @@
 //! The table `hooks`: programs that are run at events.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::document::{Entry, Problem, Section, Value};
@@ -55,6 +56,15 @@ impl Hooks {
             Value::Many(words) => Some(words),
             Value::Flag(_) | Value::One(_) => None,
         }
+    }
+
+    /// The files of the programs.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let programs = self.entries.iter().filter_map(|(_, value)| match value {
+            Value::Many(words) => words.first(),
+            Value::Flag(_) | Value::One(_) => None,
+        });
+        programs.map(PathBuf::from)
     }
 
     pub(crate) fn time_limit(&self) -> Duration {

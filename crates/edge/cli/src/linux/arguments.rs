@@ -1,6 +1,7 @@
 //! The command line; the arguments of each command are in its module.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -22,6 +23,7 @@ use crate::linux::doctor::Doctor;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
 use crate::linux::run::{self, Run};
+use crate::linux::sandbox;
 use crate::linux::serve::Serve;
 use crate::options::Options;
 use crate::proxy::Proxy;
@@ -44,6 +46,9 @@ pub(crate) struct Arguments {
     /// The programs for events.
     #[arg(skip)]
     pub(crate) hooks: Hooks,
+    /// The file of the configuration.
+    #[arg(skip)]
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,8 +172,37 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
 impl Arguments {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.confine()?;
         let reload = Reload::new(std::env::args_os().collect(), &self);
         self.command.run(reload)
+    }
+
+    /// Enters the sandbox, if the command is a service. There must be no other thread yet.
+    fn confine(&self) -> anyhow::Result<()> {
+        let options = match &self.command {
+            Command::Serve(serve) => serve.options(),
+            Command::Proxy(proxy) => proxy.options(),
+            Command::Forward(forward) => forward.options(),
+            Command::Connect(_)
+            | Command::Listen(_)
+            // Its program is not a part of plait.
+            | Command::Run(_)
+            | Command::Status(_)
+            | Command::Check(_)
+            | Command::Path(_)
+            | Command::Reload(_)
+            | Command::Key(_)
+            | Command::Config(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Enclosed(_) => return Ok(()),
+        };
+        if options.no_sandbox {
+            return Ok(());
+        }
+        let files: Vec<_> = self.file.iter().cloned().chain(self.hooks.files()).collect();
+        sandbox::enter(&self.in_effect, options, &files)
     }
 
     /// The command line with its help arranged.
@@ -196,6 +230,7 @@ impl Arguments {
         }
         arguments.in_effect = in_effect(&definition, &matches);
         arguments.hooks = effective.hooks.clone();
+        arguments.file = effective.file.clone();
         match arguments.command.options().and_then(Options::contradiction) {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))

@@ -21,6 +21,7 @@ pub(crate) mod prerequisite;
 pub(crate) mod renewal;
 mod repeated;
 mod run;
+pub(crate) mod sandbox;
 mod serve;
 mod streams;
 pub(crate) mod usage;

@@ -7,7 +7,7 @@ pub(crate) use plait_console::prerequisite::MissingPrerequisite;
 use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user, may_change_the_network};
 
 use crate::exit::Exit;
-use crate::linux::{asking, firewall, machine, plaits, run};
+use crate::linux::{asking, firewall, machine, plaits, run, sandbox};
 use crate::options::Options;
 
 /// One prerequisite to try.
@@ -23,11 +23,12 @@ pub(crate) enum Check {
     Clients,
     Conntrack,
     Clock,
+    Sandbox,
 }
 
 impl Check {
     /// All prerequisites, in the order of the report.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Privileges,
         Self::Tun,
         Self::Ip,
@@ -38,6 +39,7 @@ impl Check {
         Self::Clients,
         Self::Conntrack,
         Self::Clock,
+        Self::Sandbox,
     ];
 
     /// The prerequisites of the stack on this machine.
@@ -46,7 +48,7 @@ impl Check {
     /// Whether connections of this user to other hosts fail without it: over UDP alone without root.
     pub(crate) fn is_required(self) -> bool {
         match self {
-            Self::Clients | Self::Clock => false,
+            Self::Clients | Self::Clock | Self::Sandbox => false,
             Self::Conntrack => true,
             Self::Privileges
             | Self::Tun
@@ -71,6 +73,7 @@ impl Check {
             Self::Clients => "incoming",
             Self::Conntrack => "conntrack",
             Self::Clock => "clock",
+            Self::Sandbox => "sandbox",
         }
     }
 
@@ -85,6 +88,7 @@ impl Check {
             Self::Clients => "plait serve and listen over UDP",
             Self::Clock => "certificates (--ca), keys in DNS",
             Self::PrivateNetwork => "plait run",
+            Self::Sandbox => "nothing; it confines plait serve, proxy and forward",
         }
     }
 
@@ -101,6 +105,7 @@ impl Check {
             Self::Clients => clients(),
             Self::Conntrack => machine::conntrack(),
             Self::Clock => machine::clock(),
+            Self::Sandbox => sandbox::of_kernel(),
         }
         .map_err(|missing| MissingPrerequisite::named(self.name(), missing))
     }

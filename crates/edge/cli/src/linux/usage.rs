@@ -111,20 +111,24 @@ pub(crate) async fn keep(reload: Reload, control: PathControl) {
     }
 }
 
-/// The first of: the state directory of a unit of systemd, that of root, that of the user.
+/// The file of volumes.
 fn file() -> PathBuf {
+    directory().join("volumes.json")
+}
+
+/// The directory of that file. The first of: the state directory of a unit of systemd, that of root, that of the user.
+pub(crate) fn directory() -> PathBuf {
     let of = |variable: &str| {
         let given = std::env::var_os(variable).map(PathBuf::from);
         given.filter(|path| path.is_absolute())
     };
-    let directory = of("STATE_DIRECTORY").unwrap_or_else(|| match is_root() {
+    of("STATE_DIRECTORY").unwrap_or_else(|| match is_root() {
         true => PathBuf::from("/var/lib/plait"),
         false => {
             let home = || of("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
             of("XDG_STATE_HOME").unwrap_or_else(home).join("plait")
         }
-    });
-    directory.join("volumes.json")
+    })
 }
 
 /// By UTC.
