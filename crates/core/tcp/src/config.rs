@@ -59,6 +59,9 @@ pub struct Config {
     pub user_timeout: Option<Duration>,
     /// Time until a SYN or SYN/ACK without an answer is repeated for the first time (RFC 6298, section 2.1: 1 s); doubles.
     pub syn_timeout: Duration,
+    /// How long an unanswered SYN of an active open is repeated at intervals of `syn_timeout`, before these double. Zero as in RFC 6298,
+    /// section 5.5; Linux repeats the first four SYNs so (`tcp_syn_linear_timeouts`).
+    pub steady_syns: Duration,
     /// The longest wait before a SYN, or its answer, is sent again: the waits double up to there.
     pub longest_syn_wait: Duration,
     /// Attempts to open before giving up; a SYN/ACK is repeated five times at most.
@@ -88,6 +91,7 @@ impl Default for Config {
             keep_alive: None,
             user_timeout: None,
             syn_timeout: Duration::from_secs(1),
+            steady_syns: Duration::ZERO,
             longest_syn_wait: Duration::from_secs(120),
             syn_retries: 6,
             retries: 15,

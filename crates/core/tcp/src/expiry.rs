@@ -72,7 +72,10 @@ impl Connection {
                     self.close(Closed::TimedOut);
                     return;
                 }
-                self.send.rtt.back_off();
+                let since = now.saturating_since(self.opening.began_at);
+                if answers || since >= self.config.steady_syns {
+                    self.send.rtt.back_off();
+                }
                 log::debug!(attempts = self.opening.attempts, state = ?self.state, "no answer to the SYN");
                 self.opening.due = true;
                 self.flow_label.draw(now);

@@ -88,7 +88,19 @@ fn both_open_at_once_and_one_answer_is_lost() {
 //= rfc9293 3.8.3-06
 #[test]
 fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
-    let mut s = Script::active(Config { syn_retries: 3, ..plain() });
+    assert_eq!(times_of_syns(Config { syn_retries: 3, ..plain() }), [0, 1000, 3000, 7000]);
+}
+
+#[test]
+fn unanswered_syns_of_an_opener_in_a_hurry_come_at_even_intervals_first() {
+    let steady_syns = Duration::from_secs(4);
+    let times = times_of_syns(Config { syn_retries: 3, steady_syns, ..plain() });
+    assert_eq!(times, [0, 1000, 2000, 3000, 4000, 6000, 10_000]);
+}
+
+/// The times of its SYNs, in milliseconds, until it gives up.
+fn times_of_syns(config: Config) -> Vec<u128> {
+    let mut s = Script::active(config);
     let mut times = Vec::new();
     let start = s.now;
     while s.events.is_empty() {
@@ -100,10 +112,11 @@ fn an_unanswered_syn_is_repeated_with_back_off_and_given_up() {
         s.tcp.handle_timeout(s.now);
         s.drain();
     }
-    assert_eq!(times, [0, 1000, 3000, 7000]);
     assert_eq!(s.events, [Event::Closed(Closed::TimedOut)]);
     let attempts: Vec<_> = s.opaque.asked.iter().map(|&(kind, _)| kind).collect();
-    assert_eq!(attempts, [0, 1, 2, 3].map(|attempt| SegmentKind::Syn { attempt }));
+    let all: Vec<_> = (0..).take(times.len()).map(|attempt| SegmentKind::Syn { attempt }).collect();
+    assert_eq!(attempts, all);
+    times
 }
 
 //= rfc9293 3.8.1-01

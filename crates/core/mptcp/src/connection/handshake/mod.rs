@@ -23,6 +23,10 @@ const SYN_DATA_RETRIES: u8 = JOIN_SYN_RETRIES + 2;
 /// Time between two SYNs of a join while no subflow can be used.
 const SYN_WAIT_IN_NEED: Duration = Duration::from_millis(1200);
 
+/// How long the SYNs of an opening come at even intervals of a second. Nothing of the connection can congest a path yet, a SYN has less than
+/// a hundred bytes, and a path that works again, or a firewall that has opened, is noticed within a second instead of eight.
+const STEADY_SYNS: Duration = Duration::from_secs(10);
+
 /// A subflow that is about to be opened by its SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SubflowOpening {
@@ -49,6 +53,9 @@ impl Connection {
         let mut config = self.tcp_config(path);
         if self.mode() == Mode::Multipath {
             config.syn_retries = config.syn_retries.min(JOIN_SYN_RETRIES);
+        }
+        if kind == Kind::FirstActive {
+            config.steady_syns = STEADY_SYNS;
         }
         if syn_data == SynData::Due {
             (config.syn_timeout, config.syn_retries) = (SYN_DATA_TIMEOUT, SYN_DATA_RETRIES);
