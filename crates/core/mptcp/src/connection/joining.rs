@@ -155,6 +155,9 @@ impl Connection {
 
     /// Handles a change of the host's paths.
     pub(crate) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
+        let is_renewed = |path: PathId| self.paths.is_renewed(path, host.paths());
+        let renewed: Vec<_> =
+            host.paths().iter().map(|path| path.id).filter(|path| is_renewed(*path)).collect();
         self.paths.on_paths_changed(host.paths());
         let mut lost_addresses = self.paths.lost_addresses(host.paths());
         for index in 0..self.subflows.len() {
@@ -172,6 +175,7 @@ impl Connection {
                         self.abandon(index);
                     } else {
                         self.change_path(now, index, backup);
+                        self.resume_plain(now, index, &renewed);
                     }
                 }
                 Some(_) | None => {
@@ -198,6 +202,18 @@ impl Connection {
                 self.subflows.touch(index).reset(ResetInfo::for_now(ResetReason::Unspecified));
                 self.outgoing.on_lost(id);
             }
+        }
+    }
+
+    /// Lets plain TCP, whose only path has come back, go on at once. Its silence was that of the path.
+    fn resume_plain(&mut self, now: Instant, index: usize, renewed: &[PathId]) {
+        let is_plain = match self.mode() {
+            Mode::Plain(_) => true,
+            Mode::Opening | Mode::Multipath => false,
+        };
+        if is_plain && renewed.contains(&self.subflows[index].state.path()) {
+            self.subflows.touch(index).resume(now);
+            self.outgoing.resume(now);
         }
     }
 

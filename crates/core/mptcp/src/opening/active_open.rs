@@ -152,7 +152,7 @@ impl ActiveOpen {
         self.settle(now, host);
     }
 
-    /// As [`Connection::handle_paths`]. An attempt over a path that has gone is given up if there are others.
+    /// As [`Connection::handle_paths`]. A path that comes or comes back is tried at once.
     pub fn handle_paths(&mut self, now: Instant, host: &mut dyn Host) {
         for attempt in &mut self.attempts {
             attempt.connection.handle_paths(now, host);

@@ -6,6 +6,7 @@ use plait_base::{Duration, Instant};
 
 use super::ways::Target;
 use crate::connection::Start;
+use crate::paths::Renewal;
 use crate::protection::Mode;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
 use crate::subflows::{Stage, Subflow};
@@ -21,6 +22,8 @@ const IDS: u32 = 1 << 16;
 pub(super) struct Attempt {
     pub(super) connection: Box<Connection>,
     pub(super) way: Target,
+    /// The state of its path when it began: whether the path was renewed since.
+    pub(super) renewal: Option<Renewal>,
     /// Progress of the attempt.
     pub(super) stage: AttemptStage,
     pub(super) outcome: AttemptOutcome,
@@ -59,6 +62,7 @@ impl Attempt {
             local: connection.subflows.first().map(|subflow| subflow.state.tuple().local),
             connection,
             way: Target { path: path.id, remote },
+            renewal: host.paths().renewal(path.id),
             stage: AttemptStage::SynSent,
             outcome: AttemptOutcome::Running,
             progress_due,

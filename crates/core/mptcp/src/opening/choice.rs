@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use crate::connection::trust::may_open_over;
 use crate::protection::sealed::Standing;
 use crate::status::{AttemptOutcome, AttemptStage, AttemptStatus};
-use crate::{Connection, ConnectionError, Event, Host, Path, PathClass, Protect};
+use crate::{Connection, ConnectionError, Event, Host, Path, Protect};
 
 /// Time after the first OPENING after which no attempt begins: the peer does not remember openings forever.
 const LAST_START: Duration = Duration::from_secs(60);
@@ -389,31 +389,6 @@ impl ActiveOpen {
                 self.failed_at = Some(now);
             }
             return;
-        }
-    }
-
-    /// Gives up attempts over paths that have gone, unless there is no other attempt: TCP survives the loss of a path that comes back.
-    pub(super) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
-        if self.chosen.is_some() {
-            return;
-        }
-        let is_gone = |attempt: &Attempt| {
-            let remote = attempt.way.remote.ip();
-            let path = host.paths().get(attempt.way.path);
-            !path.is_some_and(|path| {
-                path.up && path.class != PathClass::Never && path.local_for(remote) == attempt.local_address()
-            })
-        };
-        let is_other = |attempt: &Attempt| attempt.is_running() && !is_gone(attempt);
-        if self.waiting.is_empty() && !self.attempts.iter().any(is_other) {
-            return;
-        }
-        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_running()) {
-            // After the handshake an attempt can be joined over another path, and the peer may have claimed it.
-            if attempt.stage < AttemptStage::Authenticated && is_gone(attempt) {
-                attempt.connection.abort(now);
-                attempt.end(now, AttemptOutcome::PathLost);
-            }
         }
     }
 }

@@ -10,6 +10,7 @@
 mod active_open;
 mod association;
 mod attempt;
+mod changes;
 mod choice;
 mod early;
 mod instances;

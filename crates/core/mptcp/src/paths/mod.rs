@@ -20,6 +20,7 @@ pub(crate) use addresses::{Announcement, Learned, Remote};
 pub use choice::Joins;
 pub(crate) use choice::{Present, Standing};
 pub(crate) use pairs::Refusal;
+pub(crate) use path::Renewal;
 pub use path::{Path, PathClass, Paths, TrustedPaths};
 pub(crate) use reach::is_meaningful;
 
@@ -297,6 +298,12 @@ impl PathManager {
             }
         }
         self.known_paths = paths.clone();
+    }
+
+    /// Whether a path has come up or has other addresses since the last check.
+    pub(crate) fn is_renewed(&self, path: PathId, paths: &Paths) -> bool {
+        let has_checked = self.known_paths.iter().next().is_some();
+        has_checked && paths.renewal(path) != self.known_paths.renewal(path)
     }
 
     /// Returns the paths at the last check.

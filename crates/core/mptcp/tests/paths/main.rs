@@ -1,5 +1,6 @@
 //! Paths that fail, stall, appear, are announced, withdrawn, or kept as backups.
 
+mod changes;
 mod refusals;
 #[path = "../world/mod.rs"]
 mod world;
