@@ -85,7 +85,9 @@ impl Networks {
     /// hundred milliseconds at most: a connection that needs several paths may begin right afterwards.
     pub(crate) fn settle(&mut self, now: Instant, changed: &mut Vec<Path>) -> Result<(), Error> {
         let Self { selection, unset, ended, uplinks, .. } = self;
-        let snapshot = uplinks.settle(|snapshot| select(now, snapshot, selection, (unset, ended)))?;
+        let rules = selection.rules().to_vec();
+        let snapshot =
+            uplinks.settle(Some(&rules), |snapshot| select(now, snapshot, selection, (unset, ended)))?;
         self.take(snapshot, changed)
     }
 
@@ -93,7 +95,8 @@ impl Networks {
     /// gateways.
     pub(crate) fn read(&mut self, now: Instant) -> Result<Snapshot, Error> {
         let Self { selection, unset, ended, uplinks, .. } = self;
-        uplinks.look(|snapshot| select(now, snapshot, selection, (unset, ended)))
+        let rules = selection.rules().to_vec();
+        uplinks.look(&rules, |snapshot| select(now, snapshot, selection, (unset, ended)))
     }
 
     /// Every carrier takes the state, whatever happens to the others, and adds its changed paths to `changed`. Returns the first error.

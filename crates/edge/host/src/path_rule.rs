@@ -157,6 +157,11 @@ impl PathRule {
         }
     }
 
+    /// Whether it selects this device, or may do so if the device has a default route.
+    pub(crate) fn may_select(&self, device: &Candidate<'_>) -> bool {
+        self.selects(device, true)
+    }
+
     /// The same rule for a single device, by its name.
     pub(crate) fn for_device(&self, device: &str) -> Result<Self, Error> {
         Ok(Self { selector: Self::new(device)?.selector, ..self.clone() })

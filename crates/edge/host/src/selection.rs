@@ -70,6 +70,11 @@ impl Selection {
         Ok(selection)
     }
 
+    /// The rules.
+    pub(crate) fn rules(&self) -> &[PathRule] {
+        &self.rules
+    }
+
     /// The slots. A slot keeps its number.
     pub(crate) fn slots(&self) -> &[Slot] {
         &self.slots

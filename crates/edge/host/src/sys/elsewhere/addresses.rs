@@ -38,6 +38,7 @@ impl Uplinks {
     /// Returns the state without shared networks.
     pub(crate) fn look(
         &mut self,
+        _rules: &[PathRule],
         select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
     ) -> Result<Snapshot, Error> {
         let snapshot = Snapshot::take();
@@ -48,9 +49,10 @@ impl Uplinks {
     /// The same as [`Uplinks::look`].
     pub(crate) fn settle(
         &mut self,
+        rules: Option<&[PathRule]>,
         select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
     ) -> Result<Snapshot, Error> {
-        self.look(select)
+        self.look(rules.unwrap_or_default(), select)
     }
 
     /// No look is needed in addition to the regular ones.

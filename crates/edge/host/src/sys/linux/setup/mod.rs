@@ -415,7 +415,7 @@ pub fn present(rules: Vec<PathRule>) -> Result<Vec<PathRule>, Error> {
 /// The kernel does not answer questions about its devices and routes.
 pub fn shared_networks(devices: &[String]) -> Result<Vec<SharedNetwork>, Error> {
     let paths = devices.iter().map(|device| PathSpec::new(device)).collect::<Result<Vec<_>, _>>()?;
-    let snapshot = Uplinks::default().settle(|_| paths)?;
+    let snapshot = Uplinks::default().settle(None, |_| paths)?;
     Ok(snapshot.shared_networks().iter().cloned().collect())
 }
 

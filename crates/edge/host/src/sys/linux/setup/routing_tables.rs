@@ -84,18 +84,30 @@ pub(super) struct NextHop {
 }
 
 impl RoutingTables {
-    /// Reads them. One list has the routes over all devices: to list those over one device, the kernel walks through all routes, too, and it
-    /// cannot list the default routes alone.
-    pub(super) fn read(netlink: &mut Netlink, family: Family, names: &Names) -> Result<Self, Error> {
+    /// Reads the rules, and the routes over the devices with these numbers, or over all. The kernel cannot list the default routes alone.
+    pub(super) fn read(
+        netlink: &mut Netlink,
+        family: Family,
+        over: Option<&[u32]>,
+        names: &Names,
+    ) -> Result<Self, Error> {
         let number = family.number();
-        let question =
-            rt_route::Request::new().op_getroute_dump(&Rtmsg { rtm_family: number, ..Rtmsg::new() });
-        let routes = netlink.ask(&question, |(header, facts)| {
-            // A kernel without IPv6 lists the routes of all other families, and old kernels list cached ones.
-            let is_asked = header.rtm_family == number && header.rtm_flags & RtmFlag::Cloned as u32 == 0;
-            let is_local = u32::from(header.rtm_table) == LOCAL;
-            (is_asked && !is_local).then(|| Route::of(&header, facts, family, names))
-        })?;
+        let mut routes: Vec<Route> = Vec::new();
+        match over {
+            None => routes = list(netlink, family, None, names)?,
+            Some(devices) => {
+                for (place, device) in devices.iter().enumerate() {
+                    let name = |index: &u32| names.get(index).map(|name| &**name);
+                    // A route with several next hops is in the lists of several devices, and old kernels list all routes each time.
+                    let is_new = |route: &Route| {
+                        let is_over =
+                            |index: &u32| name(index).is_some_and(|name| route.hop_over(name).is_some());
+                        is_over(device) && !devices[..place].iter().any(is_over)
+                    };
+                    routes.extend(list(netlink, family, Some(*device), names)?.into_iter().filter(is_new));
+                }
+            }
+        }
         let question =
             rt_rule::Request::new().op_getrule_dump(&FibRuleHdr { family: number, ..FibRuleHdr::new() });
         let rules = netlink
@@ -176,6 +188,27 @@ impl RoutingTables {
         found.sort_by_key(|(_, _, hop)| hop.gateway.is_some());
         found.into_iter().map(|(_, route, hop)| route.in_words(hop, device)).collect()
     }
+}
+
+/// The routes of a family over the device with this number, or over all.
+fn list(
+    netlink: &mut Netlink,
+    family: Family,
+    over: Option<u32>,
+    names: &Names,
+) -> Result<Vec<Route>, Error> {
+    let number = family.number();
+    let mut question =
+        rt_route::Request::new().op_getroute_dump(&Rtmsg { rtm_family: number, ..Rtmsg::new() });
+    if let Some(device) = over {
+        question.encode().push_oif(device);
+    }
+    netlink.ask(&question, |(header, facts)| {
+        // A kernel without IPv6 lists the routes of all other families, and old kernels list cached ones.
+        let is_asked = header.rtm_family == number && header.rtm_flags & RtmFlag::Cloned as u32 == 0;
+        let is_local = u32::from(header.rtm_table) == LOCAL;
+        (is_asked && !is_local).then(|| Route::of(&header, facts, family, names))
+    })
 }
 
 impl Rule {

@@ -12,6 +12,7 @@ use super::links::Link;
 use super::neighbours::Neighbours;
 use super::snapshot::{Family, Snapshot};
 use super::tunnels::{Carried, Tunnels};
+use crate::path_rule::PathRule;
 
 /// Devices that this kernel has without modules: veth, a bridge, macvlan, VXLAN and TUN.
 const DEVICES: &str = "link add eth0 type veth peer name eth1
@@ -141,6 +142,34 @@ fn netlink_says_what_ip_shows() {
         Some(vec!["fd00::5".parse().expect("an address")])
     );
     assert_eq!(tunnel("vxm"), None, "a group has no single end");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_routes_of_a_path_are_the_same_if_those_over_other_devices_are_left_out() {
+    let namespace = namespace(&[DEVICES, ROUTES, RULES]);
+    let rules =
+        |devices: &[&str]| devices.iter().map(|it| it.parse().expect("a rule")).collect::<Vec<PathRule>>();
+    for devices in [&["eth0"][..], &["va"], &["eth0", "va"], &["eth*", "v*"], &["default"], &["missing"]] {
+        let take = || (Snapshot::take(), Snapshot::take_for(&rules(devices)));
+        let (all, some) = namespace.enter(take).expect("entered");
+        let (all, some) = (all.expect("a state"), some.expect("a state"));
+        let rules = rules(devices);
+        let mut paths = all.candidates();
+        paths.retain(|device| rules.iter().any(|rule| rule.may_select(device)));
+        for device in paths.iter().map(|device| device.name) {
+            for family in Family::BOTH {
+                assert_eq!(all.routes_over(device, family), some.routes_over(device, family), "{device}");
+            }
+            assert_eq!(all.gateways_over(device), some.gateways_over(device), "{device}");
+            assert_eq!(all.leads_out(device), some.leads_out(device), "{device}");
+        }
+    }
+    let over_all = |rules: &[PathRule]| {
+        let some = namespace.enter(|| Snapshot::take_for(rules)).expect("entered").expect("a state");
+        !some.routes_over("eth0", Family::V4).is_empty()
+    };
+    assert!(over_all(&rules(&["default"])) && !over_all(&rules(&["va"])), "the others are left out");
 }
 
 #[test]
@@ -288,5 +317,27 @@ mod long {
             println!("{name}: netlink {netlink:?}, ip {programs:?}, ratio {ratio:.1}");
             assert!(netlink < programs, "{name}");
         }
+    }
+
+    /// Prints the time of a look with the routes over all devices, and without those over a device that is no path.
+    #[test]
+    #[ignore = "needs root"]
+    fn a_full_table_over_a_device_that_is_no_path_costs_little() {
+        let mut lines = "link add br0 type bridge\nlink set br0 up\naddress add 10.1.0.1/16 dev br0\n\
+            link add br1 type bridge\nlink set br1 up\naddress add 10.2.0.1/16 dev br1\n"
+            .to_owned();
+        for number in 0..100_000 {
+            let (a, b, c) = (20 + number / 65536, number / 256 % 256, number % 256);
+            let _ = writeln!(lines, "route add {a}.{b}.{c}.0/24 via 10.1.0.2 dev br0");
+        }
+        let namespace = namespace(&[&lines]);
+        let rules: [PathRule; 1] = ["br1".parse().expect("a rule")];
+        let all = time(&namespace, || drop(Snapshot::take().expect("a state")));
+        let some = time(&namespace, || drop(Snapshot::take_for(&rules).expect("a state")));
+        let ratio = all.as_secs_f64() / some.as_secs_f64();
+        println!(
+            "100,000 routes: over all devices {all:?}, over that of the path {some:?}, ratio {ratio:.1}"
+        );
+        assert!(ratio > 3.0, "{ratio:.1}");
     }
 }

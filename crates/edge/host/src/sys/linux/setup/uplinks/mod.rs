@@ -27,6 +27,7 @@ use super::snapshot::Snapshot;
 use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::path::PathSpec;
+use crate::path_rule::PathRule;
 use crate::shared_networks::SharedNetworks;
 use crate::sys::linux::datagrams::connected;
 
@@ -82,12 +83,14 @@ struct Seen<'a> {
 
 impl Uplinks {
     /// Reads the kernel's state, with the networks that the devices of the paths share which `select` returns. Makes the kernel ask gateways
-    /// whose link-layer address decides that. No gateway is asked over a path that must carry nothing.
+    /// whose link-layer address decides that. No gateway is asked over a path that must carry nothing. Routes over devices that none of the
+    /// rules selects are left out.
     pub(crate) fn look(
         &mut self,
+        rules: &[PathRule],
         select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
     ) -> Result<Snapshot, Error> {
-        self.look_at(Snapshot::take(), select).map(|(snapshot, _)| snapshot)
+        self.look_at(Snapshot::take_for(rules), select).map(|(snapshot, _)| snapshot)
     }
 
     /// Adds the networks that these paths share to a state that was read.
@@ -119,12 +122,14 @@ impl Uplinks {
     }
 
     /// Looks until the gateways have answered, or have had the time. Takes some hundred milliseconds if one does not answer. Changes of
-    /// devices and routes in that time are left to the next look: they are announced.
+    /// devices and routes in that time are left to the next look: they are announced. Without rules, the routes over all devices are read.
     pub(crate) fn settle(
         &mut self,
+        rules: Option<&[PathRule]>,
         select: impl FnOnce(&Snapshot) -> Vec<PathSpec>,
     ) -> Result<Snapshot, Error> {
-        let (mut snapshot, paths) = self.look_at(Snapshot::take(), select)?;
+        let read = rules.map_or_else(Snapshot::take, Snapshot::take_for);
+        let (mut snapshot, paths) = self.look_at(read, select)?;
         while let NextLook::Answer(after) = self.next {
             std::thread::sleep(after);
             self.complete(&mut snapshot, &paths);
