@@ -55,6 +55,8 @@ struct Watched {
     lived_at: Instant,
     /// Whether it was in the middle of a transfer then.
     in_transfer: bool,
+    /// Whether the last look with progress showed a transfer.
+    has_transferred: bool,
     /// How long it may stall from now until the next question.
     patience: Duration,
     asked_at: Option<Instant>,
@@ -136,6 +138,7 @@ impl Watch {
                 moved_at: now,
                 lived_at: now,
                 in_transfer: owes,
+                has_transferred: owes,
                 patience: IN_TRANSFER,
                 asked_at: None,
                 silent_since: None,
@@ -147,7 +150,12 @@ impl Watch {
             if read > 0 || progress.delivered > watched.last.delivered {
                 // Data that is read now may have arrived long ago.
                 let lived_at = if lives { now } else { watched.lived_at };
-                *watched = Watched { lived_at, in_transfer: owes || read >= TRANSFER, ..begun };
+                let has_transferred = owes || read >= TRANSFER;
+                // A transfer that stops soon after a look reads little before the next one.
+                let is_last_piece =
+                    watched.has_transferred && now.duration_since(watched.moved_at) <= SLOW_TICK;
+                let in_transfer = has_transferred || is_last_piece;
+                *watched = Watched { lived_at, in_transfer, has_transferred, ..begun };
             } else if lives {
                 // Its server has it: any other instance is a replica.
                 (watched.lived_at, watched.silent_since, watched.other) = (now, None, None);
@@ -374,6 +382,8 @@ mod tests {
         };
         assert_eq!(seen(&[0, 1_000_000], false), IN_TRANSFER, "a download");
         assert_eq!(seen(&[0], true), IN_TRANSFER, "an upload, or a request");
+        assert_eq!(seen(&[0, 1_000_000, 1_000_100], false), IN_TRANSFER, "stopped soon after a look");
+        assert_eq!(seen(&[0, 1_000_000, 1_000_100, 1_000_200], false), AT_REST, "the download is over");
         assert_eq!(seen(&[0, 100], false), AT_REST, "a few words and no more");
     }
 
