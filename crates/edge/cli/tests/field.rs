@@ -100,7 +100,7 @@ fn assert_survives_each_change(label: &str, carrier: &str, paths: &[&str]) {
         let begin = SystemTime::now();
         change(&routed);
         let usable = if paths.len() == 1 { SystemTime::now() } else { begin };
-        stream.stands_still_after(&what, usable).assert_short(&what);
+        stream.stands_still_after(&what, usable).assert_all_short(&what);
         undo(&routed);
         until("all paths again", || in_use(&routed.world.client, pid).len() == paths.len());
     }
@@ -144,7 +144,7 @@ fn a_device_that_is_renamed_holds_a_transfer_up_for_a_second_at_most() {
             ip(client, &format!("link set {new} up"));
             routed.route(1, new);
             let what = format!("{carrier}, {old} becomes {new}");
-            stream.stands_still_after(&what, SystemTime::now()).assert_short(&what);
+            stream.stands_still_after(&what, SystemTime::now()).assert_all_short(&what);
         }
     }
 }
@@ -162,7 +162,7 @@ fn a_default_route_that_moves_to_another_device_takes_the_transfer_along() {
             ip(client, &format!("route add default via 10.81.{to}.1 dev wan{to} metric 10{to}"));
             ip(client, &format!("route delete default via 10.81.{from}.1 dev wan{from} metric 10{from}"));
             let what = format!("{carrier}, default route from wan{from} to wan{to}");
-            stream.stands_still_after(&what, SystemTime::now()).assert_short(&what);
+            stream.stands_still_after(&what, SystemTime::now()).assert_all_short(&what);
             let pid = stream.run.pid();
             until("the new path", || in_use(client, pid) == [format!("wan{to}")]);
         }

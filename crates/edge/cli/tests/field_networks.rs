@@ -332,3 +332,110 @@ fn a_forward_that_every_host_reaches_says_so() {
         }
     }
 }
+
+/// They need a server and a client of DHCP, which `scripts/setup --with-programs` installs: `scripts/programs --only field` runs them.
+mod long {
+    use super::*;
+
+    use std::fs;
+    use std::path::PathBuf;
+
+    use nix::sys::signal::Signal;
+    use plait_lab::Program;
+
+    /// What a DHCP client does: it notes the time at which the device can be used.
+    const SCRIPT: &str = "#!/bin/sh\n\
+        case $1 in\n\
+        deconfig) ip -4 address flush dev $interface; ip link set $interface up ;;\n\
+        bound | renew)\n\
+        \x20 ip address replace $ip/$mask dev $interface\n\
+        \x20 ip route replace default via $router dev $interface metric 101\n\
+        \x20 ip route replace default via $router dev $interface table 101\n\
+        \x20 echo $1 $ip $(date +%s.%N) >> NOTES ;;\n\
+        esac\n";
+
+    /// A client of DHCP on `wan1`, and the server in the router.
+    struct Leases<'a> {
+        routed: &'a Routed,
+        client: Program,
+        server: Option<Program>,
+        notes: PathBuf,
+    }
+
+    impl<'a> Leases<'a> {
+        /// Gives the client its first lease.
+        fn begin(routed: &'a Routed, last: u8) -> Self {
+            let directory = &routed.world.directory;
+            let (script, notes) = (directory.join("lease"), directory.join("notes"));
+            fs::write(&notes, "").expect("written");
+            fs::write(&script, SCRIPT.replace("NOTES", &notes.display().to_string())).expect("written");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&script, mode).expect("set");
+            ip(&routed.world.client, "address flush dev wan1");
+            let server = Some(serve(routed, last));
+            let mut command = Command::new("udhcpc");
+            command.args(["-f", "-t", "20", "-T", "1", "-i", "wan1", "-s"]).arg(&script);
+            let client = routed.world.start(&routed.world.client, "udhcpc", command);
+            let leases = Self { routed, client, server, notes };
+            leases.wait_for("bound", last, 0);
+            leases
+        }
+
+        /// Renews the lease; the server gives the address that ends with `last`. Returns when the device could be used.
+        fn renew(&mut self, last: u8) -> SystemTime {
+            let before = self.lines().len();
+            let is_same = self.lines().last().is_some_and(|line| line.contains(&format!(".{last} ")));
+            if !is_same {
+                drop(self.server.take());
+                self.server = Some(serve(self.routed, last));
+            }
+            self.client.signal(Signal::SIGUSR1);
+            self.wait_for(if is_same { "renew" } else { "bound" }, last, before)
+        }
+
+        fn lines(&self) -> Vec<String> {
+            fs::read_to_string(&self.notes).expect("text").lines().map(str::to_owned).collect()
+        }
+
+        fn wait_for(&self, word: &str, last: u8, after: usize) -> SystemTime {
+            let start = format!("{word} 10.81.1.{last} ");
+            let found = || {
+                let lines = self.lines();
+                let line = lines.into_iter().skip(after).find(|line| line.starts_with(&start))?;
+                line[start.len()..].parse::<f64>().ok()
+            };
+            until("a lease", || found().is_some());
+            SystemTime::UNIX_EPOCH + Duration::from_secs_f64(found().expect("just seen"))
+        }
+    }
+
+    /// A server that gives `wan1` this address, and denies every other one.
+    fn serve(routed: &Routed, last: u8) -> Program {
+        let mut command = Command::new("dnsmasq");
+        command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root"]);
+        command.args(["--pid-file=", "--interface=c1", "--bind-interfaces", "--dhcp-authoritative"]);
+        command.args(["--dhcp-range=10.81.1.50,10.81.1.99,2m", "--dhcp-option=3,10.81.1.1", "--no-ping"]);
+        command.arg(format!("--dhcp-host=02:00:00:00:00:01,10.81.1.{last}"));
+        let file = routed.world.directory.join(format!("leases-{last}"));
+        command.arg(format!("--dhcp-leasefile={}", file.display()));
+        let server = routed.world.start(&routed.router, &format!("dnsmasq-{last}"), command);
+        thread::sleep(Duration::from_millis(300));
+        server
+    }
+
+    #[test]
+    #[ignore = "needs root, dnsmasq and udhcpc"]
+    fn a_lease_that_is_renewed_with_the_same_or_another_address_holds_a_transfer_up_for_a_second_at_most() {
+        for carrier in CARRIERS {
+            let routed = Routed::new("leases", carrier);
+            stream::services(&routed.world);
+            let mut leases = Leases::begin(&routed, 51);
+            let mut stream = Stream::start(&routed, carrier, &["wan1"]);
+            for last in [51, 61, 61, 51] {
+                let usable = leases.renew(last);
+                let what = format!("{carrier}, a lease of 10.81.1.{last}");
+                stream.stands_still_after(&what, usable).assert_short(&what);
+            }
+        }
+    }
+}

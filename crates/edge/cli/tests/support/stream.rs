@@ -19,7 +19,7 @@ pub(crate) const ALLOWED: Duration = Duration::from_secs(3);
 
 /// Time in which a change shows its effect, if it has one.
 const SETTLED: Duration = Duration::from_millis(1000);
-/// Connections that begin within this time after a change are about to open when plait notices it. They are counted, and not judged.
+/// Connections that begin within this time after a change are about to open when plait notices it. They may fail.
 const NOTICED: f64 = 0.4;
 
 /// Prints the time of each piece of the stream. Ten times a second it opens a connection, and prints when that began and was over.
@@ -82,8 +82,8 @@ pub(crate) struct Stream {
 pub(crate) struct StandStill {
     pub(crate) stream: Duration,
     pub(crate) opening: Duration,
-    /// Connections that were about to open at the time of the change, and were not answered within the promised time.
-    pub(crate) caught: usize,
+    /// How long those took that were about to open at the time of the change.
+    pub(crate) caught: Duration,
 }
 
 impl Stream {
@@ -167,22 +167,24 @@ impl Seen {
         let lasted =
             |&&(is_answered, begin, end): &&(bool, f64, f64)| end - if is_answered { begin } else { from };
         let opening = new.iter().map(lasted).fold(0.0, f64::max);
-        let all_over = new.len() == self.begun.iter().filter(|begin| is_new(**begin)).count();
+        let is_caught = |begin: f64| begin < from + NOTICED && begin > from - 5.0;
+        let caught = self.over.iter().filter(|(_, begin, _)| is_caught(*begin));
+        let caught = caught.map(|(_, _, end)| (end - from).max(0.0)).fold(0.0, f64::max);
+        let is_judged = |begin: f64| is_new(begin) || is_caught(begin);
+        let judged = self.over.iter().filter(|(_, begin, _)| is_judged(*begin)).count();
+        let all_over = judged == self.begun.iter().filter(|begin| is_judged(**begin)).count();
         let is_over = self.arrivals.last()? >= &until && self.begun.last()? >= &until && all_over;
-        // One that fails may be tried again; one that hangs may not.
-        let is_caught = |begin: f64| {
-            let end = self.over.iter().find(|(_, other, _)| *other == begin).map(|(_, _, end)| *end);
-            begin < from + NOTICED
-                && begin > from - 5.0
-                && end.is_none_or(|end| end > from + PROMISED.as_secs_f64())
-        };
-        let caught = self.begun.iter().filter(|begin| is_caught(**begin)).count();
-        let [stream, opening] = [stream, opening].map(Duration::from_secs_f64);
+        let [stream, opening, caught] = [stream, opening, caught].map(Duration::from_secs_f64);
         is_over.then_some(StandStill { stream, opening, caught })
     }
 }
 
 impl StandStill {
+    /// As [`Self::assert_short`], also for the connections that were about to open.
+    pub(crate) fn assert_all_short(self, what: &str) {
+        Self { opening: self.opening.max(self.caught), ..self }.assert_short(what);
+    }
+
     /// The longer of both must not exceed the limit.
     pub(crate) fn assert_short(self, what: &str) {
         let longest = self.stream.max(self.opening);
