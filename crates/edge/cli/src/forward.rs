@@ -23,6 +23,7 @@ use crate::output::say;
 use crate::reload::Reload;
 use crate::running::Running;
 use crate::shortage::Shortage;
+use crate::system::service::Service;
 use crate::system::{limits, prerequisite};
 
 /// Most connections at a time; more wait in the kernel.
@@ -68,8 +69,10 @@ impl Forward {
             listeners.push((listener, to));
         }
         limits::raise_open_files();
+        let running = Running::new("forward", what.join(", "), reload);
+        let mut service = Service::new(&running);
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(Running::new("forward", what.join(", "), reload)) => opened?,
+            opened = self.server.open(running) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));
@@ -85,10 +88,12 @@ impl Forward {
             }
             ports.spawn(accept_all(listener, to, dial.clone(), room.clone()));
         }
+        service.is_ready().await;
         tokio::select! {
             _ = &mut stopped => {}
             error = &mut reaching => return Err(error),
         }
+        service.stops(2 * FAREWELL).await;
         ports.shutdown().await;
         let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
         let _ = timeout(FAREWELL, room.acquire_many(all)).await;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::dial::{Dial, Towards, Watched};
 use crate::output::say;
 use crate::running::Running;
-use crate::system;
+use crate::system::{self, service};
 
 /// Pauses between two attempts: the shortest, which doubles each time, and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(crate) struct TowardsLater {
     /// Listen at once, also while the server cannot be reached or its name is unknown, as on a machine that starts without a network. Until
     /// the server answers, clients are refused (SOCKS reply 3, or a reset). Attempts are repeated after 1 to 30 seconds, and when the network
     /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option, each failure at the start ends the
-    /// program, so that a script learns of it.
+    /// program, so that a script learns of it. A service manager that sets NOTIFY_SOCKET, as systemd does, has this option set.
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ impl TowardsLater {
     /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end.
     pub(crate) async fn open(self, running: Running) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
         let late = Arc::new(LateDial { dial: OnceLock::new(), silence: self.towards.silence_limit() });
-        if !self.wait {
+        if !self.wait && !service::is_supervised() {
             late.is_open(self.towards.open(running).await?);
             return Ok((late, Box::pin(pending())));
         }
@@ -78,6 +78,7 @@ async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
         let error = match towards.open(running.clone()).await {
             Ok(dial) => {
                 // Without --path they depend on the time.
+                running.waits(None);
                 say(&format!("the server answers; the paths are {}", dial.devices().join(", ")));
                 return Ok(dial);
             }
@@ -88,6 +89,7 @@ async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
         let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
         if why != told {
             say(&format!("waiting for the server: {why}"));
+            running.waits(Some(why.clone()));
             told = why;
         }
         pause = if network_changes_within(pause).await { SHORTEST_PAUSE } else { pause * 2 };

@@ -25,6 +25,7 @@ use crate::running::Running;
 use crate::shortage::Shortage;
 use crate::system::limits;
 use crate::system::prerequisite;
+use crate::system::service::Service;
 
 /// Most clients at a time; more wait in the kernel.
 const MAX_CLIENTS: usize = 8192;
@@ -65,12 +66,15 @@ impl Proxy {
         let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
         limits::raise_open_files();
         let what = format!("SOCKS5 at {}", listener.local_addr()?);
+        let running = Running::new("proxy", what, reload);
+        let mut service = Service::new(&running);
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(Running::new("proxy", what, reload)) => opened?,
+            opened = self.server.open(running) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         // For people, and for scripts that wait for it.
         say(&format!("SOCKS5 at {}", listener.local_addr()?));
+        service.is_ready().await;
         let mut clients = JoinSet::new();
         let mut shortage = Shortage::default();
         loop {
@@ -87,6 +91,7 @@ impl Proxy {
                 },
             }
         }
+        service.stops(2 * FAREWELL).await;
         drop(listener);
         let _ = timeout(FAREWELL, async { while clients.join_next().await.is_some() {} }).await;
         clients.shutdown().await;

@@ -1,4 +1,4 @@
-//! Changes of the configuration while a command runs: at SIGHUP and at `plait reload`.
+//! Changes of the configuration while a command runs: at `plait reload`, and at SIGHUP (`crate::linux::service`).
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -14,8 +14,8 @@ use crate::caps::Cap;
 use crate::configuration::InEffect;
 use crate::configuration::hooks::Hooks;
 use crate::options::Options;
+use crate::system;
 use crate::system::arguments::{Arguments, Command};
-use crate::system::{self, Hangups};
 
 /// How long a process may take to answer `plait reload`.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -112,20 +112,13 @@ impl Reload {
         mut apply: impl AsyncFnMut(&str, &Command) -> bool,
     ) {
         let mut work = self.0.work.lock().await;
-        let mut hangups = Hangups::listen();
         loop {
-            let answer = tokio::select! {
-                () = hangups.next() => None,
-                asked = work.asked.recv() => match asked {
-                    Some(answer) => Some(answer),
-                    // This value holds a sender.
-                    None => pending().await,
-                },
-            };
+            // This value holds a sender: there is always another request.
+            let Some(answer) = work.asked.recv().await else { return pending().await };
             let reloaded = self.again(&mut work.in_effect, (&paths, towards), &mut apply).await;
             reloaded.log();
             // The process that has asked may have ended.
-            answer.map(|answer| answer.send(reloaded));
+            let _ = answer.send(reloaded);
         }
     }
 

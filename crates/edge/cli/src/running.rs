@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plait::{Monitor, Status, Subflow};
+use plait::{Host, Monitor, PathControl, Pulse, Status, Subflow};
 use plait_proxy::convert::Instance;
 
 use crate::reload::Reload;
@@ -32,6 +32,10 @@ struct State {
     /// The subject for people: a port, or a server.
     what: String,
     is_stopping: bool,
+    /// The stack, once it runs.
+    host: Option<(PathControl, Pulse)>,
+    /// The reason that the server is still waited for.
+    waits_for: Option<String>,
     /// Number of the next connection, and of connections so far.
     next: u64,
     live: BTreeMap<u64, Live>,
@@ -107,7 +111,9 @@ impl Life {
 
 impl Running {
     pub(crate) fn new(kind: &'static str, what: impl Into<String>, reload: Reload) -> Self {
-        let state = State { what: what.into(), is_stopping: false, next: 0, live: BTreeMap::new() };
+        let (host, waits_for) = (None, None);
+        let state =
+            State { what: what.into(), is_stopping: false, host, waits_for, next: 0, live: BTreeMap::new() };
         Self(Arc::new(Inner { kind, started: now(), reload, state: Mutex::new(state) }))
     }
 
@@ -131,6 +137,26 @@ impl Running {
     /// Sets a better description, once it is known.
     pub(crate) fn is_now(&self, what: impl Into<String>) {
         self.state().what = what.into();
+    }
+
+    /// Notes the stack that the connections use.
+    pub(crate) fn uses(&self, host: &Host) {
+        self.state().host = Some((host.path_control(), host.pulse()));
+    }
+
+    /// The paths of the stack, and the evidence that it runs; `None` before it is started.
+    pub(crate) fn host(&self) -> Option<(PathControl, Pulse)> {
+        self.state().host.clone()
+    }
+
+    /// Notes that the server is still waited for, and why; `None` once it has answered.
+    pub(crate) fn waits(&self, why: Option<String>) {
+        self.state().waits_for = why;
+    }
+
+    /// The reason that the server is still waited for.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        self.state().waits_for.clone()
     }
 
     /// Marks that no more connections are accepted.

@@ -108,6 +108,7 @@ impl Driver {
     fn turns(&mut self) -> io::Result<()> {
         loop {
             self.shared.wake.begin_to_look();
+            self.shared.count_turn();
             let arrivals = self.receive()?;
             let turn = self.turn();
             self.woken.drain(..).for_each(Waker::wake);

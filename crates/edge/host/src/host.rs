@@ -25,6 +25,7 @@ use crate::network_monitor::NetworkMonitor;
 use crate::networks::Networks;
 use crate::os_random::OsRandom;
 use crate::path_rule::PathRule;
+use crate::pulse::Pulse;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::selection::Selection;
 use crate::shared::{Awaited, Phase, Shared};
@@ -184,6 +185,12 @@ impl Host {
     #[must_use]
     pub fn path_control(&self) -> PathControl {
         PathControl::new(self.shared.clone(), self.network_monitor.requests())
+    }
+
+    /// A handle that counts the turns of the event loop.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse::new(self.shared.clone())
     }
 
     /// Totals of the stack.

@@ -51,6 +51,7 @@ mod path;
 mod path_obstacle;
 mod path_rule;
 mod pool;
+mod pulse;
 mod ranges;
 mod refusals;
 mod segmentation;
@@ -87,6 +88,7 @@ pub use plait_mptcp::{
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};
+pub use pulse::Pulse;
 pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
 pub use stack_address::device_address;

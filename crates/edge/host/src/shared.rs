@@ -1,6 +1,7 @@
 //! The state that the driver, the sockets and the network monitor share: the endpoint behind a lock.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Wakes the driver.
     pub(crate) wake: Arc<Wake>,
+    /// Turns of the driver. Outside of the lock: a watchdog must not wait for a driver that hangs.
+    turns: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -115,12 +118,22 @@ impl Shared {
             tcp_missing: None,
             shared_networks: SharedNetworks::default(),
         };
-        Arc::new(Self { clock, wake, state: Mutex::new(state) })
+        Arc::new(Self { clock, wake, turns: AtomicU64::new(0), state: Mutex::new(state) })
     }
 
     /// Locks the state. A panic while it was held is a bug that is already reported; other threads must not hang because of it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a turn of the driver, which is the only caller.
+    pub(crate) fn count_turn(&self) {
+        self.turns.store(self.turns() + 1, Ordering::Relaxed);
+    }
+
+    /// The number of turns of the driver.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Returns a wait for an event, without a task yet.

@@ -20,6 +20,7 @@ use crate::names::Names;
 use crate::networks::{Devices, SharedNetwork};
 use crate::path::{Path, PathControl, PathState};
 use crate::protection::{Ecn, Protection};
+use crate::pulse::Pulse;
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::status::Monitor;
@@ -246,6 +247,12 @@ impl Host {
     #[must_use]
     pub fn path_control(&self) -> PathControl {
         PathControl(self.inner.path_control())
+    }
+
+    /// A handle that counts the turns of the event loop, for a watchdog.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse(self.inner.pulse())
     }
 
     /// Totals since the start: what was dropped or refused, by reason.

@@ -89,6 +89,7 @@ mod networks;
 mod path;
 mod path_totals;
 mod protection;
+mod pulse;
 mod remote;
 mod scrambling;
 mod sealing;
@@ -129,6 +130,7 @@ pub use plait_keys::{
     Pinned, ReadListError, ReadSecretError, Shown, read_secret,
 };
 pub use protection::{Ecn, Protection};
+pub use pulse::Pulse;
 pub use remote::Remote;
 pub use scrambling::{ScrambleStart, Scrambling, WithoutTrusted};
 pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};

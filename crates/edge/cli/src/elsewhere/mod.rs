@@ -10,6 +10,7 @@ pub(crate) mod memory;
 #[cfg(not(unix))]
 mod not_unix;
 pub(crate) mod prerequisite;
+pub(crate) mod service;
 
 use std::io::{self, Stdin, Stdout};
 

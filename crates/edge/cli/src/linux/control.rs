@@ -91,6 +91,7 @@ enum Place {
 /// # Errors
 /// The socket in the options cannot be listened on. Without a runtime directory, no query can be sent there.
 pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow::Result<Control> {
+    running.uses(host);
     let answering = |(listener, place): (UnixListener, Place)| -> io::Result<Answering> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let task = tokio::spawn(answer_all(listener, host.path_control(), running.clone()));

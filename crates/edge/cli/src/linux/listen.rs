@@ -20,6 +20,7 @@ use crate::linux::limits::StrangerLimits;
 use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
+use crate::linux::service;
 use crate::options::Options;
 use crate::output;
 use crate::protection::{self, Clients};
@@ -89,7 +90,9 @@ pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()>
     }
     output::say(&format!("listening on port {}", listener.port()));
     let mut kept = JoinSet::new();
-    renewal.map(|renewal| kept.spawn(renewal.keep()));
+    let (reloads, reloading) = service::reloads_of_one(&running);
+    kept.spawn(reloading);
+    renewal.map(|renewal| kept.spawn(renewal.keep(reloads)));
     kept.spawn(running.reload().clone().keep((host.path_control(), "listen"), None, async |_, _| false));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),

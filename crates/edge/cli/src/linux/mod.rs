@@ -23,6 +23,7 @@ mod repeated;
 mod run;
 pub(crate) mod sandbox;
 mod serve;
+pub(crate) mod service;
 mod streams;
 pub(crate) mod usage;
 mod waiting;

@@ -9,8 +9,8 @@ use plait::{Certificate, SharedCertificate, Validity, read_secret};
 use plait_keys::Stamp;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::linux::service::Reloads;
 use crate::output::say;
-use crate::system::Hangups;
 
 /// Time between two looks at the files. A change counts after two equal looks: a certificate and its key are two files, and a program
 /// replaces one after the other.
@@ -94,15 +94,14 @@ impl Renewal {
         self.shown.clone()
     }
 
-    /// Keeps the certificate up to date. Never returns.
-    pub(crate) async fn keep(mut self) {
+    /// Keeps the certificate up to date, and reads it again at each request. Never returns.
+    pub(crate) async fn keep(mut self, mut reloads: Reloads) {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut hangups = Hangups::listen();
         loop {
             tokio::select! {
                 _ = look.tick() => self.look(),
-                () = hangups.next() => self.read(self.files.stamps()),
+                Some(_done) = reloads.recv() => self.read(self.files.stamps()),
             }
             if let Some((what, fix)) = self.calendar.due(unix_time(), &self.files) {
                 tracing::warn!("{what}; fix: {fix}");

@@ -31,6 +31,7 @@ use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
+use crate::linux::service as supervision;
 use crate::options::Options;
 use crate::protection::Clients;
 use crate::reload::Reload;
@@ -150,13 +151,14 @@ impl Serve {
         let shared =
             Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
         let shared = Arc::new(shared);
-        // Ends with this function.
-        let mut kept = JoinSet::new();
-        renewal.map(|renewal| kept.spawn(renewal.keep()));
+        // Both end with this function.
+        let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
+        renewal.map(|renewal| kept.spawn(renewal.keep(supervised.reloads())));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
         kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));
-        accept_until(stopped, (listener, control), &shared, &announcement).await
+        supervised.is_ready().await;
+        accept_until(stopped, (listener, control), &shared, (&announcement, &supervised)).await
     }
 
     /// Number of possible connections, under a limit of open files.
@@ -212,7 +214,7 @@ async fn accept_until(
     mut stopped: JoinHandle<exit::Interrupted>,
     (listener, mut control): (Listener, Control),
     shared: &Arc<Shared>,
-    announcement: &Announcement,
+    (announcement, supervised): (&Announcement, &supervision::Service),
 ) -> anyhow::Result<()> {
     let (mut announced, mut is_announced) = (pin!(announcement.print(&shared.host)), false);
     let mut flows = JoinSet::new();
@@ -242,13 +244,14 @@ async fn accept_until(
             },
         }
     };
+    let farewell = *shared.farewell.lock().unwrap_or_else(PoisonError::into_inner);
+    supervised.stops(farewell).await;
     shared.door.close();
     // Another process can use the port and the socket now, while the last connections end.
     drop(listener);
     control.release();
     tracing::info!(connections = flows.len(), "stopping");
     shared.silence.lower(LAST_SILENCE);
-    let farewell = *shared.farewell.lock().unwrap_or_else(PoisonError::into_inner);
     // A second signal ends this wait too.
     tokio::select! {
         _ = timeout(farewell, async { while flows.join_next().await.is_some() {} }) => {}
