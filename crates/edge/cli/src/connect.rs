@@ -11,7 +11,7 @@ use crate::certificate::Authorities;
 use crate::options::{Options, seconds};
 use crate::protection::{self, HostPaths, Trust};
 use crate::reload::Reload;
-use crate::running::Running;
+use crate::running::{End, Running};
 use crate::session::{self, Terminal};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
@@ -83,8 +83,12 @@ pub(crate) async fn run(arguments: Connect, reload: Reload) -> anyhow::Result<()
     log_carriers(stream.status().as_ref());
     trust.judge(stream.peer_identity(), trust.paths_to(&stream))?;
     let mut terminal = Terminal::open()?;
+    running.is_up();
     let listed = running.list(stream.monitor(), peer);
     let (result, status) = terminal.attach(stream).await;
+    if result.is_err() {
+        listed.ends(End::Failed);
+    }
     let reported = status.map_or(Ok(()), |status| reporter.report(&host, &listed.about(), &status));
     drop(listed);
     let written = terminal.close().await;

@@ -159,6 +159,7 @@ impl Towards {
         };
         let name = self.server.authority();
         running.is_now(format!("{} through {name}", running.what()));
+        running.is_up();
         let control = control::open(&self.options, &host, &running)?;
         let line = Arc::new(Line {
             name,
@@ -450,6 +451,7 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.line.count(buffer.filled().len() - before);
+        self.listed.note(&polled);
         polled
     }
 }
@@ -465,6 +467,7 @@ impl AsyncWrite for Watched {
             self.line.count(written);
             self.written.fetch_add(written as u64, Ordering::Relaxed);
         }
+        self.listed.note(&polled);
         polled
     }
 
@@ -478,35 +481,4 @@ impl AsyncWrite for Watched {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Words {
-        #[command(flatten)]
-        towards: Towards,
-    }
-
-    #[test]
-    fn other_connections_are_bound_to_a_proved_identity_and_to_nothing_less() {
-        let bound = |words: &str, server: Peer| {
-            let words = Words::try_parse_from(format!("run -s gw {words}").split_whitespace());
-            let words = words.expect("good words");
-            is_bound(&words.towards.options, &server)
-        };
-        let key = || Peer::Key(Fingerprint::new([1; 32]));
-        assert!(bound("", key()) && bound("", Peer::Certificate) && bound("--policy require", key()));
-        for words in
-            ["--protect plain", "--protect scramble", "--allow-plain", "--policy prefer", "--policy off"]
-        {
-            for server in [key(), Peer::Certificate, Peer::Unknown, Peer::Anonymous] {
-                assert!(!bound(words, server.clone()), "{words}: {server:?}");
-            }
-        }
-        for server in [Peer::Unknown, Peer::Anonymous] {
-            assert!(!bound("--handshake tcpcrypt", server));
-        }
-    }
-}
+mod tests;

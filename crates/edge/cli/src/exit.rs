@@ -34,6 +34,14 @@ pub(crate) const EXPLANATION_OF_DOCTOR: &str = "Exit status: 7 if a prerequisite
     client; 6 if it can be reached and options are stripped, altered or dropped on the path; 7 if no path can be tried; 2 for errors of \
     usage; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
 
+/// The same for `plait health`.
+pub(crate) const EXPLANATION_OF_HEALTH: &str = "Exit status: 0 if the process is healthy; 1 if it is not, does not answer, or cannot be \
+    found; 2 for errors of usage; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
+
+/// The same for `plait monitor`.
+pub(crate) const EXPLANATION_OF_MONITOR: &str = "Exit status: 0 after the process that it watches has ended; 1 for any other error; 2 for \
+    errors of usage; 128+N if signal N ended it, for example 141 after the reader of standard output has gone.";
+
 /// The fix if a server does not accept the key of this client.
 pub(crate) const NOT_AUTHORIZED: &str = "plait key show, here, says the key; its line belongs into the server's authorized_clients (there: \
     plait key authorize, as the server's log says it)";

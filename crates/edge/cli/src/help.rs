@@ -52,7 +52,10 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Scrambling", &["scramble_start", "trusted_bytes", "untrusted_only"]),
     ("Times", &["connect_timeout", "dead_after", "half_closed_timeout", "keep_alive", "drain"]),
     ("Memory and threads", &["send_buffer", "receive_buffer", "crypto_threads"]),
-    ("Log, status and captures", &["verbose", "quiet", "config", "status", "status_json", "control", "pcap"]),
+    (
+        "Log, status and captures",
+        &["verbose", "quiet", "config", "status", "status_json", "metrics", "control", "pcap"],
+    ),
 ];
 
 /// The options under these headings that `-h` has.

@@ -9,6 +9,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
 
+use crate::metrics_place::MetricsPlace;
+
 /// The options that opening and accepting connections have in common.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -136,6 +138,10 @@ pub(crate) struct Options {
     /// Also listen on this socket for `plait path`. `plait status` and `plait path` work without it.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
+    /// Serve counters for Prometheus and OpenMetrics at /metrics, by HTTP at this loopback address or socket (docs/metrics.md). A local user
+    /// can read those at an address; a socket is for this user and root only [default: off].
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    pub(crate) metrics: Option<MetricsPlace>,
     /// Write all packets to FILE (pcapng, one interface per path), with their addresses and ports on the network. A packet carried over UDP
     /// is written as the TCP segment in it, with the addresses and ports of the datagram.
     #[arg(long, value_name = "FILE")]

@@ -1,18 +1,29 @@
 //! The connections of this process, as `plait status` and the file of `--status-json` report them.
 
+mod recent;
+mod sums;
+
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use plait::{Host, Monitor, PathControl, Pulse, Status, Subflow};
 use plait_proxy::convert::Instance;
 
+use self::recent::Recent;
+pub(crate) use self::recent::{End, Event, Level, Message};
+pub(crate) use self::sums::{PathLoad, PathName, PathSum, Sums};
 use crate::reload::Reload;
 
 /// Most connections reported at a time: an answer must fit into memory on both sides.
 const MAX_TOLD: usize = 1000;
+
+/// The name of the message about a server that does not answer.
+pub(crate) const SILENT_SERVER: &str = "server-silent";
 
 /// This process, shared by all its tasks.
 #[derive(Clone, Debug)]
@@ -31,6 +42,8 @@ struct Inner {
 struct State {
     /// The subject for people: a port, or a server.
     what: String,
+    /// Whether it accepts connections, or its peer has answered.
+    is_ready: bool,
     is_stopping: bool,
     /// The stack, once it runs.
     host: Option<(PathControl, Pulse)>,
@@ -39,6 +52,23 @@ struct State {
     /// Number of the next connection, and of connections so far.
     next: u64,
     live: BTreeMap<u64, Live>,
+    /// Sums of the connections that have ended, and their number by the reason.
+    ended: Sums,
+    ends: BTreeMap<End, u64>,
+    recent: Recent,
+}
+
+/// All connections at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) opened: u64,
+    pub(crate) open: usize,
+    /// Of all connections since the start.
+    pub(crate) sums: Sums,
+    /// The open subflows of each path.
+    pub(crate) load: BTreeMap<PathName, PathLoad>,
+    /// Number of connections that have ended, by the reason.
+    pub(crate) ends: BTreeMap<End, u64>,
 }
 
 #[derive(Debug)]
@@ -46,11 +76,16 @@ struct Live {
     monitor: Monitor,
     about: About,
     instance: Option<Instance>,
+    end: End,
+    /// At the last survey.
+    sums: Sums,
 }
 
 /// The facts about a connection beside its state.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
+    /// Its number in this process, counted from 0.
+    pub(crate) number: u64,
     /// The command that it belongs to.
     pub(crate) kind: &'static str,
     /// The peer's address that it was opened to or from.
@@ -111,9 +146,18 @@ impl Life {
 
 impl Running {
     pub(crate) fn new(kind: &'static str, what: impl Into<String>, reload: Reload) -> Self {
-        let (host, waits_for) = (None, None);
-        let state =
-            State { what: what.into(), is_stopping: false, host, waits_for, next: 0, live: BTreeMap::new() };
+        let state = State {
+            what: what.into(),
+            is_ready: false,
+            is_stopping: false,
+            host: None,
+            waits_for: None,
+            next: 0,
+            live: BTreeMap::new(),
+            ended: Sums::default(),
+            ends: BTreeMap::new(),
+            recent: Recent::default(),
+        };
         Self(Arc::new(Inner { kind, started: now(), reload, state: Mutex::new(state) }))
     }
 
@@ -159,6 +203,15 @@ impl Running {
         self.state().waits_for.clone()
     }
 
+    /// Marks that connections are accepted, or that the peer has answered.
+    pub(crate) fn is_up(&self) {
+        self.state().is_ready = true;
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state().is_ready
+    }
+
     /// Marks that no more connections are accepted.
     pub(crate) fn stops(&self) {
         self.state().is_stopping = true;
@@ -170,11 +223,15 @@ impl Running {
 
     /// Lists a connection from now on. It is kept until [`Listed`] is dropped.
     pub(crate) fn list(&self, monitor: Monitor, peer: Option<SocketAddr>) -> Listed {
-        let about = About { kind: self.0.kind, peer, client: None, destination: None, started: now() };
         let mut state = self.state();
         let number = state.next;
+        let about =
+            About { number, kind: self.0.kind, peer, client: None, destination: None, started: now() };
         state.next += 1;
-        state.live.insert(number, Live { monitor, about, instance: None });
+        state.recent.note(Event::of("connection-opened", &about));
+        let live = Live { monitor, about, instance: None, end: End::default(), sums: Sums::default() };
+        state.live.insert(number, live);
+        drop(state);
         Listed { running: self.clone(), number }
     }
 
@@ -184,13 +241,59 @@ impl Running {
         (state.next, state.live.len())
     }
 
-    /// Calls `tell` with the current connections, the oldest first; with some of them if there are very many.
-    pub(crate) fn each(&self, mut tell: impl FnMut(&About, &Status)) {
-        for live in self.state().live.values().take(MAX_TOLD) {
-            if let Some(status) = live.monitor.status() {
-                tell(&live.about, &status);
+    /// Sums up all connections. Calls `tell` with the current ones, the oldest first; with some of them if there are very many.
+    pub(crate) fn survey(&self, mut tell: impl FnMut(&About, &Status)) -> Survey {
+        let (mut survey, live) = {
+            let state = self.state();
+            let (sums, ends) = (state.ended.clone(), state.ends.clone());
+            let survey =
+                Survey { opened: state.next, open: state.live.len(), sums, load: BTreeMap::new(), ends };
+            let live: Vec<_> =
+                state.live.iter().map(|(number, live)| (*number, live.monitor.clone())).collect();
+            (survey, live)
+        };
+        // Without the lock, for which new connections wait. A connection that ends meanwhile is not among the ended ones of this survey.
+        let mut told = 0;
+        for (number, monitor) in live {
+            let Some(status) = monitor.status() else { continue };
+            sums::add_load(&mut survey.load, &status);
+            let mut sums = Sums::of(&status);
+            if let Some(live) = self.state().live.get_mut(&number) {
+                live.sums.renew(sums);
+                sums = live.sums.clone();
+                if told < MAX_TOLD {
+                    told += 1;
+                    tell(&live.about, &status);
+                }
             }
+            survey.sums.add(&sums);
         }
+        survey
+    }
+
+    /// The last events, the oldest first.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.state().recent.events()
+    }
+
+    /// Notes that the certificate was read again.
+    pub(crate) fn has_read_certificate(&self) {
+        let event = "certificate-read".to_owned();
+        self.state().recent.note(Event { event, ..Event::default() });
+    }
+
+    /// Shows a message about the health of this process until it is taken back.
+    pub(crate) fn warn(&self, level: Level, name: &'static str, text: impl Into<String>) {
+        self.state().recent.warn(level, name, text.into());
+    }
+
+    pub(crate) fn take_back(&self, name: &'static str) {
+        self.state().recent.take_back(name);
+    }
+
+    /// The current messages about health.
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        self.state().recent.messages()
     }
 
     /// The progress of each connection.
@@ -207,7 +310,9 @@ impl Running {
 
     /// Notes that the server of a connection has answered on it.
     pub(crate) fn answered(&self, number: u64, instance: Option<Instance>) {
-        if let Some(live) = self.state().live.get_mut(&number) {
+        let mut state = self.state();
+        state.recent.take_back(SILENT_SERVER);
+        if let Some(live) = state.live.get_mut(&number) {
             live.instance = instance;
         }
     }
@@ -250,6 +355,7 @@ impl Listed {
     pub(crate) fn about(&self) -> About {
         // It is listed until this is dropped.
         let unknown = || About {
+            number: self.number,
             kind: self.running.kind(),
             peer: None,
             client: None,
@@ -257,6 +363,20 @@ impl Listed {
             started: now(),
         };
         self.running.state().live.get(&self.number).map_or_else(unknown, |live| live.about.clone())
+    }
+
+    /// Sets the reason of its end, if it is not [`End::Complete`].
+    pub(crate) fn ends(&self, end: End) {
+        if let Some(live) = self.running.state().live.get_mut(&self.number) {
+            live.end = end;
+        }
+    }
+
+    /// Notes the failure of its stream.
+    pub(crate) fn note<T>(&self, polled: &Poll<io::Result<T>>) {
+        if let Poll::Ready(Err(_)) = polled {
+            self.ends(End::Failed);
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut About)) {
@@ -268,8 +388,38 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        let monitor = self.running.state().live.get(&self.number).map(|live| live.monitor.clone());
+        // The stack is asked without the lock of the list.
+        let last = monitor.and_then(|monitor| monitor.status());
+        let mut state = self.running.state();
         // Its contents are dropped after the lock of the list is released.
-        let _gone = self.running.state().live.remove(&self.number);
+        let Some(mut gone) = state.live.remove(&self.number) else { return };
+        if let Some(status) = last {
+            gone.sums.renew(Sums::of(&status));
+        }
+        let Sums { bytes_delivered, bytes_read, .. } = gone.sums;
+        state.ended.add(&gone.sums);
+        *state.ends.entry(gone.end).or_default() += 1;
+        state.recent.note(Event {
+            reason: Some(gone.end.name().to_owned()),
+            bytes_delivered: Some(bytes_delivered),
+            bytes_read: Some(bytes_read),
+            ..Event::of("connection-ended", &gone.about)
+        });
+        drop(state);
+    }
+}
+
+impl Event {
+    fn of(event: &str, about: &About) -> Self {
+        Self {
+            event: event.to_owned(),
+            connection: Some(about.number),
+            peer: about.peer.map(|peer| peer.to_string()),
+            client: about.client.clone(),
+            destination: about.destination.clone(),
+            ..Self::default()
+        }
     }
 }
 

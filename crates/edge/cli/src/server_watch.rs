@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::dial::Line;
 use crate::output::say;
-use crate::running::Progress;
+use crate::running::{Level, Progress, SILENT_SERVER};
 
 /// Interval between looks at the connections.
 const TICK: Duration = Duration::from_millis(250);
@@ -193,6 +193,7 @@ impl Watch {
 
     fn is_heard(&mut self, line: &Line) {
         if std::mem::take(&mut self.has_warned) {
+            line.running.take_back(SILENT_SERVER);
             say(&format!("the server {} answers again", line.name));
         }
     }
@@ -235,13 +236,13 @@ impl Watch {
         let asked = self.connections.values_mut().filter(|watched| watched.is_at(address));
         let stalled = asked.filter(|watched| watched.asked_at.is_some());
         let since = stalled.map(|watched| *watched.silent_since.get_or_insert(watched.moved_at)).min();
-        let Some(since) = since.filter(|since| since.elapsed() >= SILENT && !self.has_warned) else { return };
-        self.has_warned = true;
-        say(&format!(
-            "warning: the server {} has not answered on any path for {} s",
-            line.name,
-            since.elapsed().as_secs()
-        ));
+        let Some(since) = since.filter(|since| since.elapsed() >= SILENT) else { return };
+        let what = format!("the server {} has not answered on any path", line.name);
+        line.running.warn(Level::Error, SILENT_SERVER, what.as_str());
+        if std::mem::replace(&mut self.has_warned, true) {
+            return;
+        }
+        say(&format!("warning: {what} for {} s", since.elapsed().as_secs()));
     }
 
     /// Ends the connections that have stalled for so long while the server did not answer.

@@ -11,10 +11,13 @@ use crate::running::Running;
 pub(crate) struct Control;
 
 /// # Errors
-/// The options ask for a socket.
+/// The options ask for a socket or for metrics.
 pub(crate) fn open(options: &Options, _host: &Host, _running: &Running) -> anyhow::Result<Control> {
     if options.control.is_some() {
         bail!("a control socket is only there for Linux\n  fix: leave --control out");
+    }
+    if options.metrics.is_some() {
+        bail!("metrics are only there for Linux\n  fix: leave --metrics out");
     }
     Ok(Control)
 }

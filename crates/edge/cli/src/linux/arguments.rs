@@ -20,8 +20,10 @@ use crate::help;
 use crate::key::Key;
 use crate::linux::asking::{PathArguments, ReloadArguments, StatusArguments};
 use crate::linux::doctor::Doctor;
+use crate::linux::health::Health;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
+use crate::linux::monitor::MonitorArguments;
 use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
@@ -67,6 +69,10 @@ pub(crate) enum Command {
     Forward(Forward),
     /// List the running plaits of this user, and what they do.
     Status(StatusArguments),
+    /// Report whether a running plait is healthy, in one line and by the exit status.
+    Health(Health),
+    /// Print what happens in a running plait: a line for each event.
+    Monitor(MonitorArguments),
     /// Try each path to a server: print what comes through, and what is stripped.
     Check(Check),
     /// Show how a running plait uses its paths, or change it.
@@ -99,7 +105,12 @@ impl Command {
             | Self::Forward(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            Self::Status(_) | Self::Path(_) | Self::Reload(_) | Self::Config(_) => false,
+            Self::Status(_)
+            | Self::Health(_)
+            | Self::Monitor(_)
+            | Self::Path(_)
+            | Self::Reload(_)
+            | Self::Config(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
             // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
@@ -116,6 +127,8 @@ impl Command {
             Self::Proxy(proxy) => Some(proxy.options()),
             Self::Forward(forward) => Some(forward.options()),
             Self::Status(_)
+            | Self::Health(_)
+            | Self::Monitor(_)
             | Self::Check(_)
             | Self::Path(_)
             | Self::Reload(_)
@@ -146,6 +159,8 @@ impl Command {
             Self::Proxy(arguments) => to_the_end(arguments.run(reload)),
             Self::Forward(arguments) => to_the_end(arguments.run(reload)),
             Self::Status(arguments) => arguments.run(),
+            Self::Health(arguments) => return arguments.run(),
+            Self::Monitor(arguments) => arguments.run(),
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Path(arguments) => arguments.run(),
             Self::Reload(arguments) => arguments.run(),
@@ -188,6 +203,8 @@ impl Arguments {
             // Its program is not a part of plait.
             | Command::Run(_)
             | Command::Status(_)
+            | Command::Health(_)
+            | Command::Monitor(_)
             | Command::Check(_)
             | Command::Path(_)
             | Command::Reload(_)

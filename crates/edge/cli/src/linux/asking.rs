@@ -19,6 +19,17 @@ use crate::reload::Reloaded;
 use crate::shown::shown;
 use crate::status::SCHEMA;
 
+/// A running plait to ask.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Whom {
+    /// The process to ask, as plait status lists it [default: the only one that runs].
+    #[arg(long, value_name = "PID", conflicts_with = "control")]
+    pid: Option<u32>,
+    /// The socket that the process was given with --control.
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+}
+
 /// Most bytes of all answers together: of one process, or of all processes of another user, which may be there to hold root
 /// up.
 struct Budget {
@@ -232,6 +243,34 @@ pub(super) fn own_plaits() -> Vec<Value> {
     own.filter_map(|socket| ask_socket(&socket, &Question::Status, &mut Budget::new()).ok()).collect()
 }
 
+impl Whom {
+    /// The socket of the process, so that later questions go to the same one.
+    pub(super) fn find(&self) -> anyhow::Result<Found> {
+        match &self.control {
+            Some(place) => Ok(Found::Named(place.clone())),
+            None => socket_of(self.pid).map(Found::Own),
+        }
+    }
+}
+
+/// A running plait that was found.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Named(PathBuf),
+    Own(Socket),
+}
+
+impl Found {
+    pub(super) fn status(&self) -> anyhow::Result<Value> {
+        match self {
+            Self::Named(place) => {
+                ask(place, UnixStream::connect(place), &Question::Status, &mut Budget::new())
+            }
+            Self::Own(socket) => ask_socket(socket, &Question::Status, &mut Budget::new()),
+        }
+    }
+}
+
 /// The socket of a process, or of the only one that runs.
 fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
     let mut sockets = directory::sockets();
@@ -373,7 +412,7 @@ fn of_connection(connection: &Value) -> String {
 }
 
 /// A value as people read it.
-fn word(value: &Value) -> String {
+pub(super) fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
 }
 

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,10 +21,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::linux::directory::{self, Socket};
+use crate::linux::metrics::{self, Metrics};
 use crate::options::Options;
-use crate::running::Running;
+use crate::running::{Level, Message, PathLoad, PathName, PathSum, Running, Survey};
 use crate::session::is_told;
-use crate::status::{Report, SCHEMA, shared_network_of};
+use crate::status::{HostReport, Report, SCHEMA, shared_network_of};
 
 /// Longest question: as many paths as a host can have, with the longest names.
 const MAX_QUESTION: u64 = 4096;
@@ -70,7 +72,30 @@ pub(crate) struct Control {
     /// The socket of `--control`.
     named: Option<Answering>,
     _own: Option<Answering>,
+    _metrics: Option<Metrics>,
     running: Running,
+    // Dropped after those that ask it.
+    _host: Arc<Host>,
+}
+
+/// The process that is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) running: Running,
+    pub(crate) control: PathControl,
+    /// An answer in progress does not keep the stack alive.
+    pub(crate) host: Weak<Host>,
+}
+
+/// The traffic over a path.
+#[derive(Debug, Serialize)]
+struct Traffic {
+    name: String,
+    carrier: String,
+    #[serde(flatten)]
+    sum: PathSum,
+    #[serde(flatten)]
+    load: PathLoad,
 }
 
 struct Answering {
@@ -89,12 +114,16 @@ enum Place {
 /// Answers queries about what `running` does on `host`.
 ///
 /// # Errors
-/// The socket in the options cannot be listened on. Without a runtime directory, no query can be sent there.
+/// The socket, or the place of the metrics, in the options cannot be listened on. Without a runtime directory, no query can be sent there.
 pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow::Result<Control> {
     running.uses(host);
+    let kept = Arc::new(host.clone());
+    let subject =
+        Subject { running: running.clone(), control: host.path_control(), host: Arc::downgrade(&kept) };
+    let metrics = options.metrics.as_ref().map(|place| metrics::serve(place, subject.clone())).transpose()?;
     let answering = |(listener, place): (UnixListener, Place)| -> io::Result<Answering> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let task = tokio::spawn(answer_all(listener, host.path_control(), running.clone()));
+        let task = tokio::spawn(answer_all(listener, subject.clone()));
         Ok(Answering { place, task })
     };
     let named = match &options.control {
@@ -111,7 +140,7 @@ pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow:
     if let Err(error) = &own {
         tracing::warn!(%error, directory = %directory.display(), "plait status cannot ask here");
     }
-    Ok(Control { named, _own: own.ok(), running: running.clone() })
+    Ok(Control { named, _own: own.ok(), _metrics: metrics, running: running.clone(), _host: kept })
 }
 
 impl Control {
@@ -134,7 +163,7 @@ impl Drop for Answering {
 }
 
 /// Listens. A socket without a listener was left by a plait that was killed.
-fn bind(place: &Path) -> io::Result<UnixListener> {
+pub(super) fn bind(place: &Path) -> io::Result<UnixListener> {
     let listener = match UnixListener::bind(place) {
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(place) => {
             fs::remove_file(place)?;
@@ -153,10 +182,10 @@ fn is_abandoned(place: &Path) -> bool {
         && UnixStream::connect(place).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, running: Running) {
+async fn answer_all(listener: tokio::net::UnixListener, subject: Subject) {
     loop {
         let answered = match listener.accept().await {
-            Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &control, &running)).await,
+            Ok((stream, _)) => timeout(TIMEOUT, answer(stream, &subject)).await,
             // Most likely out of descriptors: the client waits until one is free.
             Err(error) => {
                 tracing::warn!(%error, "a status query must wait");
@@ -170,15 +199,9 @@ async fn answer_all(listener: tokio::net::UnixListener, control: PathControl, ru
 }
 
 /// Answers this user and root: until its permissions are set, other users may have connected to the socket.
-async fn answer(
-    mut stream: tokio::net::UnixStream,
-    control: &PathControl,
-    running: &Running,
-) -> io::Result<()> {
-    let user = stream.peer_cred()?.uid();
-    if user != 0 && user != nix::unistd::geteuid().as_raw() {
-        return Err(ErrorKind::PermissionDenied.into());
-    }
+async fn answer(mut stream: tokio::net::UnixStream, subject: &Subject) -> io::Result<()> {
+    check_user(&stream)?;
+    let control = &subject.control;
     let (read, mut write) = stream.split();
     let mut question = String::new();
     BufReader::new(read.take(MAX_QUESTION)).read_line(&mut question).await?;
@@ -187,17 +210,25 @@ async fn answer(
         return Ok(());
     }
     let answer = match serde_json::from_str(&question) {
-        Ok(Question::Status) => status(control, running),
+        Ok(Question::Status) => status(subject),
         Ok(Question::Paths(changes)) => changed(&changes, control, PathControl::set).await,
         Ok(Question::Add(paths)) => changed(&paths, control, PathControl::add).await,
         Ok(Question::Remove(paths)) => {
             changed(&paths, control, async |control, path| control.remove(&path).await).await
         }
-        Ok(Question::Reload) => json!(running.reload().ask().await),
+        Ok(Question::Reload) => json!(subject.running.reload().ask().await),
         // The missing end of a truncated question may have been `backup`.
         Err(error) => json!({ "error": format!("not a question: {error}") }),
     };
     write.write_all(format!("{answer}\n").as_bytes()).await
+}
+
+/// # Errors
+/// The other end belongs to another user, and not to root.
+pub(super) fn check_user(stream: &tokio::net::UnixStream) -> io::Result<()> {
+    let user = stream.peer_cred()?.uid();
+    let may_ask = user == 0 || user == nix::unistd::geteuid().as_raw();
+    if may_ask { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
 /// Makes these changes by `make`, and returns the use of the paths then. All changes are parsed before the first is made.
@@ -219,10 +250,11 @@ async fn changed(
     }
 }
 
-fn status(control: &PathControl, running: &Running) -> serde_json::Value {
+fn status(subject: &Subject) -> serde_json::Value {
+    let Subject { running, control, host } = subject;
     let mut connections = Vec::new();
-    running.each(|about, status| connections.push(json!(Report::new(None, about, status))));
-    let (opened, open) = running.counts();
+    let survey = running.survey(|about, status| connections.push(json!(Report::new(None, about, status))));
+    let paths = paths(control);
     json!({
         "schema": SCHEMA,
         "pid": std::process::id(),
@@ -231,14 +263,42 @@ fn status(control: &PathControl, running: &Running) -> serde_json::Value {
         "what": running.what(),
         "started": running.started(),
         "state": if running.is_stopping() { "stopping" } else { "running" },
-        "connections_opened": opened,
-        "connections_open": open,
-        "paths": paths(control),
+        "ready": running.is_ready(),
+        "health": health(running, &paths),
+        "connections_opened": survey.opened,
+        "connections_open": survey.open,
+        "traffic": traffic(&survey),
+        "paths": paths,
         "connections": connections,
+        "host": host.upgrade().map(|host| HostReport::from(&*host)),
+        "events": running.events(),
     })
 }
 
-fn paths(control: &PathControl) -> Vec<PathNow> {
+fn traffic(survey: &Survey) -> Vec<Traffic> {
+    let of = |((name, carrier), sum): (&PathName, &PathSum)| {
+        let load = survey.load.get(&(name.clone(), carrier.clone())).copied().unwrap_or_default();
+        Traffic { name: name.clone(), carrier: carrier.clone(), sum: *sum, load }
+    };
+    survey.sums.paths.iter().map(of).collect()
+}
+
+/// The messages of the process, and those about its paths now.
+pub(super) fn health(running: &Running, paths: &[PathNow]) -> Vec<Message> {
+    let message = |level, name, text| Message { level, name, text, since: None };
+    let mut messages = running.messages();
+    let used: Vec<_> = paths.iter().filter(|path| path.class != "never").collect();
+    let down: Vec<_> = used.iter().filter(|path| !path.up).map(|path| path.name.as_str()).collect();
+    if down.len() == used.len() {
+        messages.push(message(Level::Error, "no-path", "no path is up".to_owned()));
+    } else if !down.is_empty() {
+        let text = format!("these paths are down: {}", down.join(", "));
+        messages.push(message(Level::Warning, "path-down", text));
+    }
+    messages
+}
+
+pub(super) fn paths(control: &PathControl) -> Vec<PathNow> {
     let (paths, shared) = (control.paths(), control.shared_networks());
     let of = |path: &PathState| PathNow {
         name: path.device().to_owned(),

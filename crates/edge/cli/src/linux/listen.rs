@@ -25,7 +25,7 @@ use crate::options::Options;
 use crate::output;
 use crate::protection::{self, Clients};
 use crate::reload::Reload;
-use crate::running::{Listed, Running};
+use crate::running::{End, Listed, Running};
 use crate::scrambling;
 use crate::session::{self, Terminal};
 use crate::status::Reporter;
@@ -83,6 +83,7 @@ pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()>
         .listen(arguments.port, service)
         .await
         .with_context(|| format!("cannot listen on port {}", arguments.port))?;
+    running.is_up();
     // For people, and for scripts that wait for it.
     for address in session::public_addresses(&host.paths()) {
         let url = ServerUrl { host: address.to_string(), port: listener.port(), pin: key };
@@ -92,7 +93,7 @@ pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()>
     let mut kept = JoinSet::new();
     let (reloads, reloading) = service::reloads_of_one(&running);
     kept.spawn(reloading);
-    renewal.map(|renewal| kept.spawn(renewal.keep(reloads)));
+    renewal.map(|renewal| kept.spawn(renewal.keep(running.clone(), reloads)));
     kept.spawn(running.reload().clone().keep((host.path_control(), "listen"), None, async |_, _| false));
     let count = match (arguments.count, arguments.keep || arguments.echo) {
         (Some(count), _) => count.get(),
@@ -125,6 +126,9 @@ async fn one_by_one(
         let (result, status) = terminal.attach(stream).await;
         if let Some(status) = status {
             reporter.report(host, &listed.about(), &status)?;
+        }
+        if result.is_err() {
+            listed.ends(End::Failed);
         }
         drop(listed);
         if let Err(error) = &result {
@@ -185,6 +189,7 @@ async fn echo(
         stream.closed().await
     };
     if let Err(error) = scrambling::watched(monitor, conversation).await {
+        listed.ends(End::Failed);
         ended_early(&strangers, from, &error);
     }
     if let Some(status) = stream.status() {

@@ -113,6 +113,17 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         ],
     ),
     (
+        "plait-health",
+        &[("plait health --pid 4711", "For a probe: the exit status is 0 if process 4711 is healthy.")],
+    ),
+    (
+        "plait-monitor",
+        &[
+            ("plait monitor", "What happens in the only plait that runs, until it ends."),
+            ("plait monitor --pid 4711 --json", "The same of process 4711, an object a line, for programs."),
+        ],
+    ),
+    (
         "plait-path",
         &[
             ("plait path", "How the only plait that runs uses its paths."),
@@ -226,7 +237,7 @@ const ENVIRONMENT: &[Entry] = &[
 ];
 
 /// The text of the section SEE ALSO.
-const SEE_ALSO: &str = "plait-lab(1); docs/protocol.md, docs/security.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
+const SEE_ALSO: &str = "plait-lab(1); docs/protocol.md, docs/security.md, docs/metrics.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
 
 /// The parts of the pages that `--help` does not have.
 pub(crate) const SUPPLEMENT: Supplement = Supplement {
@@ -236,6 +247,8 @@ pub(crate) const SUPPLEMENT: Supplement = Supplement {
     statuses: |page| match page {
         "plait-check" => exit::EXPLANATION_OF_CHECK,
         "plait-doctor" => exit::EXPLANATION_OF_DOCTOR,
+        "plait-health" => exit::EXPLANATION_OF_HEALTH,
+        "plait-monitor" => exit::EXPLANATION_OF_MONITOR,
         _ => exit::EXPLANATION,
     },
     see_also: SEE_ALSO,
@@ -279,8 +292,8 @@ mod tests {
         }
         // Commands with options of their own have one.
         for command in [
-            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "path", "key",
-            "config", "reload",
+            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "health", "monitor",
+            "path", "key", "config", "reload",
         ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

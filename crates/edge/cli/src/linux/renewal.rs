@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::linux::service::Reloads;
 use crate::output::say;
+use crate::running::{Level, Running};
 
 /// Time between two looks at the files. A change counts after two equal looks: a certificate and its key are two files, and a program
 /// replaces one after the other.
@@ -94,15 +95,17 @@ impl Renewal {
         self.shown.clone()
     }
 
-    /// Keeps the certificate up to date, and reads it again at each request. Never returns.
-    pub(crate) async fn keep(mut self, mut reloads: Reloads) {
+    /// Keeps the certificate up to date, and its state among the messages about the health of `running`, and reads it again at each request.
+    /// Never returns.
+    pub(crate) async fn keep(mut self, running: Running, mut reloads: Reloads) {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = look.tick() => self.look(),
-                Some(_done) = reloads.recv() => self.read(self.files.stamps()),
+                _ = look.tick() => self.look(&running),
+                Some(_done) = reloads.recv() => self.read(self.files.stamps(), &running),
             }
+            self.report(&running);
             if let Some((what, fix)) = self.calendar.due(unix_time(), &self.files) {
                 tracing::warn!("{what}; fix: {fix}");
             }
@@ -110,22 +113,23 @@ impl Renewal {
     }
 
     /// Reads the files if they have changed since they were read, and not since the last look.
-    fn look(&mut self) {
+    fn look(&mut self, running: &Running) {
         let now = self.files.stamps();
         let has_settled = now == std::mem::replace(&mut self.seen, now);
         let is_due = self.failed.as_ref().is_some_and(|(_, _, again)| *again <= Instant::now());
         if has_settled && (now != self.read || is_due) {
-            self.read(now);
+            self.read(now, running);
         }
     }
 
-    fn read(&mut self, stamps: Stamps) {
+    fn read(&mut self, stamps: Stamps, running: &Running) {
         self.read = stamps;
         match self.files.read() {
             Ok(certificate) => {
                 self.calendar = Calendar::of(&certificate);
                 self.shown.replace(certificate);
                 self.failed = None;
+                running.has_read_certificate();
                 let until = self.calendar.validity.map(|validity| date(validity.not_after));
                 let (file, until) = (self.files.chain.display(), until.unwrap_or_default());
                 tracing::info!(%file, until, "the certificate was read again: new connections get it");
@@ -144,6 +148,30 @@ impl Renewal {
                 // The permissions may be set a moment later, which changes no stamp.
                 self.failed = Some((self.read, again, Instant::now() + AGAIN));
             }
+        }
+    }
+}
+
+impl Renewal {
+    fn report(&self, running: &Running) {
+        let file = self.files.chain.display();
+        let standing = self.calendar.validity.map_or(Standing::Valid, |it| Standing::at(unix_time(), it));
+        let (level, what) = match standing {
+            Standing::Valid => (Level::Warning, None),
+            Standing::EndsSoon => (Level::Warning, Some("ends soon")),
+            Standing::NotYet => (Level::Error, Some("is not valid yet")),
+            Standing::Ended => (Level::Error, Some("has expired")),
+        };
+        match what {
+            Some(what) => running.warn(level, "certificate", format!("the certificate in {file} {what}")),
+            None => running.take_back("certificate"),
+        }
+        match &self.failed {
+            Some((_, why, _)) => {
+                let text = format!("the certificate was not read again, and the earlier one stays: {why}");
+                running.warn(Level::Warning, "certificate-unread", text);
+            }
+            None => running.take_back("certificate-unread"),
         }
     }
 }

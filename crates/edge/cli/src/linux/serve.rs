@@ -35,7 +35,7 @@ use crate::linux::service as supervision;
 use crate::options::Options;
 use crate::protection::Clients;
 use crate::reload::Reload;
-use crate::running::Running;
+use crate::running::{End, Running};
 use crate::server_identity::shown_by;
 use crate::status::Reporter;
 use crate::{exit, output, protection, session};
@@ -143,6 +143,7 @@ impl Serve {
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
+        running.is_up();
         let announcement = self.announcement(pin);
         let (service, strangers) = (Mutex::new(Arc::new(self.service().await)), Repeated::default());
         let at = self.listen.address;
@@ -153,7 +154,7 @@ impl Serve {
         let shared = Arc::new(shared);
         // Both end with this function.
         let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
-        renewal.map(|renewal| kept.spawn(renewal.keep(supervised.reloads())));
+        renewal.map(|renewal| kept.spawn(renewal.keep(shared.running.clone(), supervised.reloads())));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
         kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));
@@ -316,6 +317,7 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     let outcome = serve(&mut stream, &service, as_seen).await;
     let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
     // One line for each connection; of connections that unknown peers can repeat as often as they like, some.
+    listed.ends(end_of(&outcome));
     match outcome {
         Ok(Outcome::Complete { destination, received, sent }) => {
             tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
@@ -341,6 +343,15 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {
             tracing::warn!(%error, "no status");
         }
+    }
+}
+
+fn end_of<E>(outcome: &Result<Outcome, E>) -> End {
+    match outcome {
+        Ok(Outcome::Complete { .. }) => End::Complete,
+        Ok(Outcome::Refused { .. }) => End::Refused,
+        Ok(Outcome::Exhausted { .. }) => End::Exhausted,
+        Err(_) => End::Failed,
     }
 }
 
@@ -408,102 +419,4 @@ impl FromStr for Place {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use plait_proxy::keys::KeyStore;
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Words {
-        #[command(flatten)]
-        serve: Serve,
-    }
-
-    fn parse(words: &str) -> Result<Serve, clap::Error> {
-        Words::try_parse_from(format!("serve {words}").split_whitespace()).map(|words| words.serve)
-    }
-
-    #[test]
-    fn places_have_a_port_and_maybe_an_address() {
-        for (text, shown) in [
-            ("443", "443"),
-            ("192.0.2.1", "192.0.2.1:7443"),
-            ("192.0.2.1:443", "192.0.2.1:443"),
-            ("[2001:db8::1]:443", "[2001:db8::1]:443"),
-            ("2001:db8::1", "[2001:db8::1]:7443"),
-            ("[::]:7443", "7443"),
-            ("0.0.0.0:7443", "7443"),
-        ] {
-            assert_eq!(text.parse::<Place>().expect(text).to_string(), shown, "{text}");
-        }
-        for bad in ["", "0", "65536", "host:7443", "192.0.2.1:0"] {
-            assert!(bad.parse::<Place>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn there_is_one_service_and_rules_belong_to_a_proxy() {
-        assert!(parse("--forward 127.0.0.1:22").is_ok());
-        assert!(parse("--proxy --allow *:443 --allow 10.0.0.0/8:*").is_ok());
-        for bad in [
-            "",
-            "--proxy",
-            "--forward h:1 --proxy --allow *:1",
-            "--forward h:1 --allow *:1",
-            "--proxy --allow x",
-            "--forward host",
-            "--forward host:0",
-        ] {
-            assert_eq!(parse(bad).expect_err(bad).exit_code(), 2, "{bad}");
-        }
-    }
-
-    #[test]
-    fn clients_are_told_the_names_that_are_advertised() {
-        let urls = |words: &str| {
-            let serve = parse(&format!("--forward h:1 {words}")).expect(words);
-            serve.announcement(None).urls(&[]).iter().map(ServerUrl::to_string).collect::<Vec<_>>()
-        };
-        let both = urls("--advertise gw.example --advertise [2001:db8::1]:443");
-        assert_eq!(both, ["plait://gw.example:7443", "plait://[2001:db8::1]:443"]);
-        assert_eq!(urls("--listen 192.0.2.1:443"), ["plait://192.0.2.1:443"]);
-        assert_eq!(urls(""), [""; 0]);
-    }
-
-    #[test]
-    fn there_are_as_many_connections_as_files_may_be_open() {
-        let most = |words: &str, files| {
-            parse(&format!("--forward h:1 {words}")).expect(words).most_connections(files)
-        };
-        assert_eq!(most("", 1 << 20), 8192);
-        assert_eq!(most("", 4096), 4096 - 128);
-        assert_eq!(most("--max-connections 100", 4096), 100);
-        assert_eq!(most("", 64), 1, "one is tried in any case");
-    }
-
-    #[test]
-    fn a_server_is_open_to_every_client_only_where_that_was_asked_for_by_name() {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let store = KeyStore::new(scratch.path());
-        let is_open = |words: &str| {
-            let serve = parse(words).expect(words);
-            let asked = (serve.anyone, protection::requires_sealing(&serve.options));
-            door::clients(&store, asked).map(|clients| clients.is_none()).ok()
-        };
-        let expect = |what: &str| {
-            for service in ["--proxy --allow *:*", "--forward h:1"] {
-                let is_open = |words: &str| is_open(&format!("{service} {words}"));
-                assert_eq!(is_open(""), Some(false), "{service}, {what}");
-                assert_eq!(is_open("--anyone"), Some(true), "{service}, {what}");
-                assert_eq!(is_open("--anyone --protect plain"), Some(true), "{service}, {what}");
-                for weaker in ["--protect plain", "--policy prefer"] {
-                    assert_eq!(is_open(weaker), None, "what cannot tell clients apart must not pretend to");
-                }
-            }
-        };
-        expect("without a list");
-        std::fs::write(scratch.path().join("authorized_clients"), "# no client yet\n").expect("written");
-        expect("with an empty list");
-    }
-}
+mod tests;

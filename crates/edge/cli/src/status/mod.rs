@@ -15,7 +15,7 @@ use crate::output;
 use crate::running::About;
 
 #[cfg(target_os = "linux")]
-pub(crate) use report::shared_network_of;
+pub(crate) use report::{HostReport, shared_network_of};
 pub(crate) use report::{Report, SCHEMA};
 
 /// Reports connections if the options ask for it.

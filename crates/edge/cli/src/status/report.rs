@@ -21,6 +21,8 @@ pub(crate) const SCHEMA: u32 = 1;
 pub(crate) struct Report {
     /// [`SCHEMA`].
     pub(super) schema: u32,
+    /// Its number in this process, counted from 0.
+    pub(super) number: u64,
     /// The command that it belongs to.
     pub(super) kind: &'static str,
     /// When it was opened, as RFC 3339 writes it.
@@ -65,7 +67,7 @@ pub(crate) struct Report {
 
 /// The state that the host keeps, and the counters of segments of unknown peers.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct HostReport {
+pub(crate) struct HostReport {
     /// The current state.
     pub(super) now: BTreeMap<&'static str, u64>,
     /// Totals since it was started.
@@ -222,9 +224,10 @@ impl Report {
             _ => ("opening", None, false, None),
         };
         let subflows = status.subflows();
-        let About { kind: command, peer, client, destination, started } = about.clone();
+        let About { number, kind: command, peer, client, destination, started } = about.clone();
         Self {
             schema: SCHEMA,
+            number,
             kind: command,
             started,
             destination,
