@@ -1,3 +1,5 @@
+//! The words of the command line for a server.
+
 use clap::Parser;
 
 use super::*;

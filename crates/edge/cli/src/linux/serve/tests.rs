@@ -1,3 +1,5 @@
+//! The words of the command line, and the clients that they let in.
+
 use clap::Parser;
 use plait_proxy::keys::KeyStore;
 
