@@ -54,7 +54,19 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Memory and threads", &["send_buffer", "receive_buffer", "crypto_threads"]),
     (
         "Log, status and captures",
-        &["verbose", "quiet", "config", "status", "status_json", "metrics", "control", "pcap"],
+        &[
+            "verbose",
+            "quiet",
+            "log_format",
+            "log_file",
+            "config",
+            "status",
+            "status_json",
+            "access_log",
+            "metrics",
+            "control",
+            "pcap",
+        ],
     ),
 ];
 

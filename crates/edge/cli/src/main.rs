@@ -76,7 +76,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return arguments::end(&error),
     };
-    plait_console::logging::start(arguments.verbosity);
+    if let Err(error) = plait_console::logging::start(&arguments.verbosity) {
+        return exit::end_with(&error);
+    }
     if arguments.command.holds_keys() {
         system::memory::shield();
     }

@@ -153,7 +153,7 @@ impl Reload {
                 // Counted with the next look.
                 "cap" => true,
                 "verbose" | "quiet" => {
-                    plait_console::logging::change(new.verbosity);
+                    plait_console::logging::change(&new.verbosity);
                     true
                 }
                 name => apply(name, &new.command).await,

@@ -3,9 +3,11 @@
 use std::io;
 use std::time::Duration;
 
+use plait_console::log_file;
 use tokio::runtime::Runtime;
 
 use crate::exit;
+use crate::system;
 use crate::system::prerequisite::{self, Check};
 
 /// How long tasks may take to release their resources when the program ends.
@@ -20,7 +22,22 @@ pub(crate) async fn explained(
 }
 
 fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if log_file::is_any_open() {
+        runtime.spawn(reopen_log_files());
+    }
+    Ok(runtime)
+}
+
+/// Opens the log files again at each SIGUSR1. Never returns.
+pub(crate) async fn reopen_log_files() {
+    system::at_each_reopening(|| {
+        for (file, error) in log_file::reopen_all() {
+            let file = file.display();
+            tracing::warn!(%file, %error, "the log file was not opened again: lines go on into the earlier one");
+        }
+    })
+    .await;
 }
 
 /// Runs `work` until it ends or a signal comes.

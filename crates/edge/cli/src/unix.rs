@@ -58,3 +58,11 @@ pub(crate) async fn caught() -> i32 {
     };
     kind.as_raw_value()
 }
+
+/// Calls `reopen` at each SIGUSR1. Never returns.
+pub(crate) async fn at_each_reopening(reopen: impl Fn()) {
+    let Ok(mut signals) = signal(SignalKind::user_defined1()) else { return std::future::pending().await };
+    while signals.recv().await.is_some() {
+        reopen();
+    }
+}

@@ -46,7 +46,7 @@ impl Manager {
         if let Some(limit) = watchdog {
             command.env("WATCHDOG_USEC", limit.as_micros().to_string());
         }
-        let nothing = End::Given(Stdio::null().into());
+        let nothing = End::Given(Stdio::null());
         Program::start_here(self.directory.path(), "plait", command, nothing, End::Own).expect("started")
     }
 
@@ -104,7 +104,7 @@ fn a_service_manager_learns_of_the_start_the_state_a_reload_and_the_stop() {
     let mut client = Command::new(PLAIT);
     client.args(["forward", "-s", &url, "-L", "0:127.0.0.1:9", "--carrier", "udp", "--path", "lo"]);
     client.arg("--keys").arg(manager.directory.path().join("client")).arg("--accept-new");
-    let nothing = End::Given(Stdio::null().into());
+    let nothing = End::Given(Stdio::null());
     let client = Program::start_here(manager.directory.path(), "client", client, nothing, End::Own);
     let mut client = client.expect("started");
     client.wait_for_line("forwarding ", TIMEOUT).expect("it has reached the server");

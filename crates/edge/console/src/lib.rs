@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the output cannot be written")]
 
 pub mod exit;
+pub mod log_file;
 pub mod logging;
 #[cfg(target_os = "linux")]
 pub mod manual;

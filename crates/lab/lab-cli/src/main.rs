@@ -38,7 +38,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return exit::by_parser(NAME, &error),
     };
-    logging::start(arguments.verbosity);
+    if let Err(error) = logging::start(&arguments.verbosity) {
+        return exit::end_with(NAME, &error, status(&error));
+    }
     match arguments.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::end_with(NAME, &error, status(&error)),

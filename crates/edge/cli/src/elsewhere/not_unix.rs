@@ -38,3 +38,8 @@ pub(crate) async fn caught() -> i32 {
         Err(_) => std::future::pending().await,
     }
 }
+
+/// No signal opens log files again.
+pub(crate) async fn at_each_reopening(_reopen: impl Fn()) {
+    std::future::pending().await
+}

@@ -17,10 +17,14 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt::PeerCredentials,
 };
-use nix::unistd::geteuid;
+use nix::unistd::{User, geteuid};
 
 /// The file extension of a socket.
 const SUFFIX: &str = ".sock";
+
+/// The directory of the sockets of the services of systemd, and their user (packaging/systemd).
+const SERVICES: &str = "/run/plait-services/plait";
+const SERVICE_USER: &str = "plait";
 
 /// Most sockets read in one directory: more plaits than a user runs.
 const MAX_SOCKETS: usize = 4096;
@@ -66,6 +70,9 @@ fn all() -> Vec<(PathBuf, u32)> {
             Some((session.path().join("plait"), owner))
         };
         directories.extend(sessions.filter_map(of));
+        // The user of the units of systemd is there if the package is.
+        let services = User::from_name(SERVICE_USER).ok().flatten();
+        directories.extend(services.map(|user| (PathBuf::from(SERVICES), user.uid.as_raw())));
     }
     directories
 }

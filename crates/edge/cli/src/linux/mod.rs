@@ -1,5 +1,6 @@
 //! Linux: all commands, and the kernel interfaces behind the commands of every system.
 
+mod access;
 mod announcement;
 pub(crate) mod arguments;
 mod asking;
@@ -19,6 +20,7 @@ mod metrics;
 mod monitor;
 mod network;
 mod paths;
+mod place;
 mod plaits;
 pub(crate) mod prerequisite;
 pub(crate) mod renewal;
@@ -38,7 +40,7 @@ pub(crate) use self::paths::{clear_the_way, why_not};
 pub(crate) use self::streams::open as standard_streams;
 pub(crate) use self::usage::within_caps;
 use crate::reload::Reload;
-pub(crate) use crate::unix::{HANGUP, Hangups, caught, ignores_hangup, is_root};
+pub(crate) use crate::unix::{HANGUP, Hangups, at_each_reopening, caught, ignores_hangup, is_root};
 
 /// Runs hooks and counts volumes. Never returns.
 pub(crate) async fn upkeep(reload: Reload, paths: PathControl, kind: &'static str) {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::pin::pin;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,18 +16,20 @@ use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::{Client, Outcome, Service, serve};
 use plait_proxy::silence::SilenceLimit;
-use plait_proxy::url::{DEFAULT_PORT, ServerUrl};
+use plait_proxy::url::ServerUrl;
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
+use crate::linux::access::{self, AccessLog};
 use crate::linux::announcement::Announcement;
 use crate::linux::arguments::Command;
 use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
+use crate::linux::place::Place;
 use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
@@ -77,6 +79,10 @@ pub(crate) struct Serve {
     /// After SIGTERM, give connections so many seconds to end.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     drain: u32,
+    /// Append a line of JSON for each connection to FILE, - for standard error: client, destination, bytes, paths and the reason of the end
+    /// (docs/service.md). SIGUSR1 opens the file again.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     #[command(flatten)]
     half_closed: HalfClosed,
     #[command(flatten)]
@@ -87,13 +93,6 @@ pub(crate) struct Serve {
     options: Options,
 }
 
-/// The ports that accept clients.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    address: Option<IpAddr>,
-    port: u16,
-}
-
 /// The state that all connections share.
 struct Shared {
     host: Host,
@@ -102,6 +101,7 @@ struct Shared {
     at: Option<IpAddr>,
     door: Arc<Door>,
     reporter: Mutex<Reporter>,
+    access: AccessLog,
     strangers: Repeated,
     running: Running,
     instance: Instance,
@@ -135,6 +135,7 @@ impl Serve {
         let shown = renewal.as_ref().map(Renewal::shown);
         let (accepted, pin) = protection::listener(&self.options, policy, shown)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
+        let (access, reopening) = AccessLog::open(self.access_log.as_deref())?;
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
@@ -149,12 +150,24 @@ impl Serve {
         let at = self.listen.address;
         let instance = instance()?;
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
-        let shared =
-            Shared { host, service, at, door, reporter, strangers, running, instance, silence, farewell };
+        let shared = Shared {
+            host,
+            service,
+            at,
+            door,
+            reporter,
+            access,
+            strangers,
+            running,
+            instance,
+            silence,
+            farewell,
+        };
         let shared = Arc::new(shared);
         // Both end with this function.
         let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
         renewal.map(|renewal| kept.spawn(renewal.keep(shared.running.clone(), supervised.reloads())));
+        reopening.map(|reopening| kept.spawn(reopening));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
         kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));
@@ -293,24 +306,31 @@ impl Shared {
 
 async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     let from = stream.peer_addr();
+    let mut access = shared.access.begin(&stream);
     if let Some(wanted) = shared.at
         && stream.local_addr().ip() != wanted
     {
+        access.ends(access::End::Refused, "it came to another address");
         return shared.refuse(&stream, "refused: it came to another address");
     }
     // The list may have changed since the client was judged.
     let Ok(client) = shared.door.find(stream.peer_identity()) else {
+        access.ends(access::End::Refused, "not an authorized client any more");
         return shared.refuse(&stream, "refused: not an authorized client any more");
     };
     let listed = shared.running.list(stream.monitor(), Some(from));
     if let Some(name) = client.as_ref().map(|client| &client.comment).filter(|name| !name.is_empty()) {
         listed.comes_from(name);
+        access.comes_from(name);
     }
     let started = Instant::now();
     let as_seen = Client {
         instance: Some(shared.instance),
         own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
-        heard: &|destination| listed.goes_to(destination),
+        heard: &|destination| {
+            listed.goes_to(destination);
+            access.hears(destination);
+        },
         silence: &shared.silence,
     };
     let service = Arc::clone(&shared.service.lock().unwrap_or_else(PoisonError::into_inner));
@@ -320,19 +340,23 @@ async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     listed.ends(end_of(&outcome));
     match outcome {
         Ok(Outcome::Complete { destination, received, sent }) => {
+            access.is_complete((received, sent));
             tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
         }
         Ok(Outcome::Refused { destination, code }) => {
+            access.ends(access::End::Refused, code);
             if let Some(more_like_it) = shared.strangers.note("a client was refused") {
                 tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
             }
         }
         Ok(Outcome::Exhausted { destination, error }) => {
+            access.ends(access::End::Refused, &error);
             if let Some(more_like_it) = shared.strangers.note("nothing left to connect with") {
                 tracing::warn!(%from, client = who, destination, %error, more_like_it, "a client was refused: nothing is left to connect with");
             }
         }
         Err(error) => {
+            access.ends(access::End::Broken, &error);
             if let Some(more_like_it) = shared.strangers.note("a client's connection has ended early") {
                 tracing::info!(%from, client = who, %error, seconds, more_like_it, "a client's connection has ended early");
             }
@@ -383,39 +407,6 @@ fn service(text: &str) -> Result<String, &'static str> {
 fn resolver(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
     address.or_else(|_| text.parse()).map_err(|_| "not an address, as in 192.0.2.53")
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { address: None, port: DEFAULT_PORT }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.address {
-            Some(address) => SocketAddr::new(address, self.port).fmt(f),
-            None => self.port.fmt(f),
-        }
-    }
-}
-
-impl FromStr for Place {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let place = match (text.parse::<SocketAddr>(), text.parse::<IpAddr>(), text.parse::<u16>()) {
-            (Ok(at), _, _) => Self { address: Some(at.ip()), port: at.port() },
-            (_, Ok(ip), _) => Self { address: Some(ip), port: DEFAULT_PORT },
-            (_, _, Ok(port)) => Self { address: None, port },
-            _ => return Err("not a port, an address, or ADDR:PORT"),
-        };
-        let is_anywhere = place.address.is_some_and(|ip| ip.is_unspecified());
-        if place.port == 0 {
-            return Err("not a port");
-        }
-        Ok(Self { address: place.address.filter(|_| !is_anywhere), ..place })
-    }
 }
 
 #[cfg(test)]

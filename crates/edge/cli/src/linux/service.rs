@@ -105,7 +105,7 @@ async fn send(message: Vec<Message>) {
                 Message::Watchdog => states.push(NotifyState::Watchdog),
                 // The manager tells by the time which reload it was.
                 Message::Reloading => {
-                    states.extend([NotifyState::Reloading, NotifyState::monotonic_usec_now()?])
+                    states.extend([NotifyState::Reloading, NotifyState::monotonic_usec_now()?]);
                 }
                 Message::Stopping => states.push(NotifyState::Stopping),
                 Message::ExtendTimeout(micros) => states.push(NotifyState::ExtendTimeoutUsec(*micros)),

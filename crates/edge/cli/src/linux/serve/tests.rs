@@ -16,24 +16,6 @@ fn parse(words: &str) -> Result<Serve, clap::Error> {
 }
 
 #[test]
-fn places_have_a_port_and_maybe_an_address() {
-    for (text, shown) in [
-        ("443", "443"),
-        ("192.0.2.1", "192.0.2.1:7443"),
-        ("192.0.2.1:443", "192.0.2.1:443"),
-        ("[2001:db8::1]:443", "[2001:db8::1]:443"),
-        ("2001:db8::1", "[2001:db8::1]:7443"),
-        ("[::]:7443", "7443"),
-        ("0.0.0.0:7443", "7443"),
-    ] {
-        assert_eq!(text.parse::<Place>().expect(text).to_string(), shown, "{text}");
-    }
-    for bad in ["", "0", "65536", "host:7443", "192.0.2.1:0"] {
-        assert!(bad.parse::<Place>().is_err(), "{bad}");
-    }
-}
-
-#[test]
 fn there_is_one_service_and_rules_belong_to_a_proxy() {
     assert!(parse("--forward 127.0.0.1:22").is_ok());
     assert!(parse("--proxy --allow *:443 --allow 10.0.0.0/8:*").is_ok());
