@@ -31,9 +31,9 @@ const SYSTEM: [&str; 11] =
     ["/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix/store", "/proc", "/run", "/sbin", "/sys"];
 /// The same, of which only this part is for plait.
 const PROGRAMS: [&str; 2] = ["/usr", "/opt/plait"];
-/// Devices, and the settings of the network.
-const WRITABLE: [&str; 6] =
-    ["/dev/net/tun", "/dev/null", "/dev/pts", "/dev/tty", "/proc/self", "/proc/sys/net"];
+/// Devices, the settings of the network, and the notes about changed ones.
+const WRITABLE: [&str; 7] =
+    ["/dev/net/tun", "/dev/null", "/dev/pts", "/dev/tty", "/proc/self", "/proc/sys/net", "/run/plait"];
 
 /// Options that name a file to be read, which may be replaced: its directory is readable.
 const READ: [&str; 6] = ["ca", "certificate", "certificate-key", "dnssec-anchors", "key", "password-file"];
