@@ -1,7 +1,9 @@
 //! Paths that change under a connection that is being opened, or that has one subflow only.
 
 use super::*;
+use crate::sealing::sealed;
 use plait_base::{Instant, PathId};
+use plait_handshake::Tep;
 use plait_mptcp::Path;
 
 /// A change of the only path, after which it works.
@@ -73,6 +75,31 @@ fn an_opening_begins_again_at_once_when_a_path_is_there() {
         world.finish(5);
         assert_eq!(world.sides[SERVER].received, b"x", "{name}");
         assert_eq!(world.sides[CLIENT].received, b"y", "{name}");
+    }
+}
+
+/// Whatever the opening was doing when its path went: it goes on, or begins again, when the path is back.
+#[test]
+fn a_sealed_opening_survives_the_loss_of_its_path_at_any_moment() {
+    for after in (15..150).step_by(10) {
+        for pause in [0, 400] {
+            let mut world = sealed(25, vec![Link::default()], &[Tep::Tls13]);
+            world.send(CLIENT, b"x").connect();
+            world.wait(after);
+            world.change_path(CLIENT, Path { v4: None, ..path(0, CLIENT) });
+            world.wait(pause);
+            if !is_connected(&mut world) {
+                // The server of this test has one connection only.
+                world.sides[SERVER].connection = None;
+                world.sides[SERVER].owners.clear();
+            }
+            world.change_path(CLIENT, path(0, CLIENT));
+            let is_there = |world: &mut World| world.sides[SERVER].received == b"x";
+            let time = world.run(Duration::from_secs(30), is_there);
+            let failed = [CLIENT, SERVER].map(|side| world.sides[side].failed);
+            assert!(is_there(&mut world), "{after} {pause}: {failed:?}");
+            assert!(time < Duration::from_millis(1_000), "{after} {pause}: {time:?}");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod changes;
 mod refusals;
+#[path = "../sealing/mod.rs"]
+mod sealing;
 #[path = "../world/mod.rs"]
 mod world;
 
