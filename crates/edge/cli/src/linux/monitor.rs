@@ -4,6 +4,10 @@
 //! between two looks; the other events are differences between two answers. Only the last answer is kept.
 
 mod differences;
+#[cfg(feature = "live")]
+mod live;
+#[cfg(feature = "live")]
+mod view;
 
 use std::io;
 use std::thread::sleep;
@@ -23,6 +27,9 @@ use crate::output;
 const TICK: Duration = Duration::from_millis(500);
 
 /// Print what happens in a running plait: a line for each event, until the process ends. It is asked twice a second.
+///
+/// A program that was built with the feature live shows a picture on a terminal instead: throughput, connections, attacks and the last
+/// events. The key q ends it, and the arrows move its connections.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_MONITOR)]
 pub(crate) struct MonitorArguments {
@@ -31,12 +38,19 @@ pub(crate) struct MonitorArguments {
     /// Print each event as a JSON object (docs/status.md).
     #[arg(long)]
     json: bool,
+    /// Print lines on a terminal, too.
+    #[arg(long)]
+    lines: bool,
 }
 
 impl MonitorArguments {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let found = self.whom.find()?;
         let first = found.status()?;
+        #[cfg(feature = "live")]
+        if !self.json && !self.lines && io::IsTerminal::is_terminal(&io::stdout()) {
+            return live::show(found, first);
+        }
         self.print_events(&found, &first)
     }
 
