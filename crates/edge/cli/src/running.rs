@@ -16,7 +16,9 @@ use plait_proxy::convert::Instance;
 
 use self::recent::Recent;
 pub(crate) use self::recent::{End, Event, Level, Message};
-pub(crate) use self::sums::{PathLoad, PathName, PathSum, Sums};
+#[cfg(target_os = "linux")]
+pub(crate) use self::sums::PathSum;
+pub(crate) use self::sums::{PathLoad, PathName, Sums};
 use crate::reload::Reload;
 
 /// Most connections reported at a time: an answer must fit into memory on both sides.

@@ -17,7 +17,7 @@ use anyhow::Context;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::snapshot::Snapshot;
@@ -143,7 +143,7 @@ async fn answer(
     let request = http::read(&mut stream, hosts).await?;
     let response = match request {
         Ok(request) => {
-            let page = shared.snapshot().await.page(request.format);
+            let page = shared.snapshot().await?.page(request.format);
             http::Response::page(&request, page)
         }
         Err(refusal) => http::Response::refusal(refusal),
@@ -153,14 +153,17 @@ async fn answer(
 
 impl Shared {
     /// The counters now, or a moment ago.
-    async fn snapshot(&self) -> Arc<Snapshot> {
+    async fn snapshot(&self) -> io::Result<Arc<Snapshot>> {
         let mut last = self.last.lock().await;
         match &*last {
-            Some((at, snapshot)) if at.elapsed() < FRESH => snapshot.clone(),
+            Some((at, snapshot)) if at.elapsed() < FRESH => Ok(snapshot.clone()),
             Some(_) | None => {
-                let snapshot = Arc::new(Snapshot::take(&self.subject));
+                let subject = self.subject.clone();
+                // On a thread of its own: the connections go on meanwhile.
+                let taken = spawn_blocking(move || Snapshot::take(&subject)).await?;
+                let snapshot = Arc::new(taken);
                 *last = Some((Instant::now(), snapshot.clone()));
-                snapshot
+                Ok(snapshot)
             }
         }
     }
