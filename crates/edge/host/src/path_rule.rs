@@ -158,6 +158,7 @@ impl PathRule {
     }
 
     /// Whether it selects this device, or may do so if the device has a default route.
+    #[cfg(target_os = "linux")]
     pub(crate) fn may_select(&self, device: &Candidate<'_>) -> bool {
         self.selects(device, true)
     }

@@ -17,11 +17,11 @@ use std::io::{self, Stdin, Stdout};
 use plait::{Path, PathControl};
 
 #[cfg(not(unix))]
-pub(crate) use self::not_unix::{HANGUP, Hangups, at_each_reopening, caught, ignores_hangup, is_root};
+pub(crate) use self::not_unix::{HANGUP, at_each_reopening, caught, ignores_hangup, is_root};
 use crate::options::Options;
 use crate::reload::Reload;
 #[cfg(unix)]
-pub(crate) use crate::unix::{HANGUP, Hangups, at_each_reopening, caught, ignores_hangup, is_root};
+pub(crate) use crate::unix::{HANGUP, at_each_reopening, caught, ignores_hangup, is_root};
 
 /// The reason that a path cannot be used yet.
 pub(crate) fn why_not(_device: &str) -> String {

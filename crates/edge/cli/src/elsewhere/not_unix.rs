@@ -16,21 +16,6 @@ pub(crate) fn ignores_hangup() -> bool {
     true
 }
 
-/// There is no SIGHUP.
-#[derive(Debug)]
-pub(crate) struct Hangups;
-
-impl Hangups {
-    pub(crate) fn listen() -> Self {
-        Self
-    }
-
-    /// Never ready.
-    pub(crate) async fn next(&mut self) {
-        std::future::pending().await
-    }
-}
-
 /// Waits for Ctrl-C; never ready if it cannot be caught.
 pub(crate) async fn caught() -> i32 {
     match tokio::signal::ctrl_c().await {
