@@ -17,13 +17,15 @@ const DEFAULT: &str = "plait";
 /// The configurations of the system.
 const SYSTEM: &str = "/etc/plait";
 
-/// Returns the file that `--config` means; `None` for an empty text, which means no file, and if the default configuration does not exist.
+/// Returns the file that `--config` means; `None` for an empty text, which means no file, and if the default configuration does not exist
+/// or is in a directory that this user cannot look into.
 ///
 /// # Errors
 /// There is no configuration with this name.
 pub(crate) fn find(named: Option<&OsStr>) -> anyhow::Result<Option<PathBuf>> {
     let Some(named) = named else {
-        return Ok(places(DEFAULT).into_iter().find(|file| exists(file)));
+        // The home may be that of another user, as after su, and root's directory of keys is closed to others.
+        return Ok(places(DEFAULT).into_iter().find(|file| fs::metadata(file).is_ok()));
     };
     if named.is_empty() {
         return Ok(None);
