@@ -19,8 +19,9 @@ pub(crate) struct Options {
     /// [default: default; over UDP also the device that has an address of this host].
     #[arg(short, long = "path", value_name = "DEV[=HOW]")]
     pub(crate) paths: Vec<Path>,
-    /// Volume that the devices of a path may carry in a month, both directions and all programs together: DEV=SIZE/month[@DAY][,never].
-    /// Beyond it the path is a backup, or carries nothing. Counting begins anew on DAY (1), by UTC, and survives restarts (repeatable).
+    /// Monthly volume of a --path with the same DEV, in both directions and for all programs: DEV=SIZE/month[@DAY][,never] (repeatable).
+    /// When it is used up, the path is a backup or, with never, carries nothing. Counting begins anew on DAY (the 1st), by UTC. Restarts keep
+    /// the count.
     #[arg(long = "cap", value_name = "DEV=SIZE/month")]
     pub(crate) caps: Vec<Cap>,
     /// Carrier of the segments. tcp needs root. udp needs no privilege and passes networks that strip unknown TCP options. auto uses both:
@@ -128,18 +129,18 @@ pub(crate) struct Options {
     /// SIGKILL.
     #[arg(long)]
     pub(crate) open_firewall: bool,
-    /// Leave serve, proxy and forward outside of their sandbox, in which they, and the programs that they start, reach only files of the
-    /// system and files that their options name (Landlock), and cannot make calls of the kernel that they do not need (seccomp).
+    /// Run serve, proxy and forward without their sandbox. The sandbox limits them, and the programs that they start, to files of the system
+    /// and files that options name (Landlock), and denies system calls that they do not need (seccomp).
     #[arg(long)]
     pub(crate) no_sandbox: bool,
-    /// A further file or directory that this sandbox leaves writable, for hooks (repeatable).
+    /// Also allow writes to this file or directory in the sandbox, for example by hooks (repeatable).
     #[arg(long, value_name = "PATH", conflicts_with = "no_sandbox")]
     pub(crate) sandbox_writable: Vec<PathBuf>,
     /// Also listen on this socket for `plait path`. `plait status` and `plait path` work without it.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
-    /// Serve counters for Prometheus and OpenMetrics at /metrics, by HTTP at this loopback address or socket (docs/metrics.md). A local user
-    /// can read those at an address; a socket is for this user and root only [default: off].
+    /// Serve counters for Prometheus and OpenMetrics at /metrics, over HTTP at this loopback address or socket (docs/metrics.md). Every
+    /// local user can read the metrics at an address; a socket answers this user and root only [default: off].
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     pub(crate) metrics: Option<MetricsPlace>,
     /// Write all packets to FILE (pcapng, one interface per path), with their addresses and ports on the network. A packet carried over UDP

@@ -13,8 +13,8 @@ use crate::output;
 /// The option that names a configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    /// The configuration to use: NAME means NAME.toml in the directory of --keys' default, or in /etc/plait; a path or a name with .toml
-    /// means that file; an empty text means no file [default: plait, if it exists].
+    /// The configuration to use. NAME means NAME.toml in ~/.config/plait, otherwise in /etc/plait (root: /etc/plait only). A path or a name
+    /// with .toml means that file. An empty text means no file [default: plait, if it exists].
     #[arg(long, value_name = "NAME|FILE", global = true, env = "PLAIT_CONFIG")]
     pub(crate) config: Option<OsString>,
 }
@@ -28,15 +28,15 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Report each mistake in a configuration: unknown keys, and values that their option does not take.
+    /// Report each mistake in a configuration: unknown keys and invalid values.
     Check {
         /// The configuration, as for --config.
         #[arg(value_name = "NAME|FILE")]
         config: Option<OsString>,
     },
-    /// Print the options of a command as they are in effect, each with its place: command line, variable, line of the file, or default.
+    /// Print the options of a command that are in effect, each with its place: command line, variable, line of the file, or default.
     Show {
-        /// The command, and options as they would be typed.
+        /// The command and its options, as on the command line.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         words: Vec<OsString>,
     },

@@ -11,17 +11,13 @@ use crate::options::seconds;
 pub(super) const KEYS: [(&str, &str, &str); 6] = [
     ("on-up", "array", "The program, and its arguments, that is run when the first path works."),
     ("on-down", "array", "The program that is run when no path works any more."),
-    (
-        "on-path-change",
-        "array",
-        "The program that is run when a path goes up or down, or is no path any more.",
-    ),
+    ("on-path-change", "array", "The program that is run when a path goes up or down, or is removed."),
     ("time-limit", "number", "The seconds after which a program is killed [default: 30]."),
     ("user", "string", "The user that programs run as, if plait is root."),
     (
         "as-root",
         "boolean",
-        "Whether programs run as root if plait is root. Otherwise none is run then without `user`.",
+        "Whether programs run as root if plait is root. Without this and without `user`, the plait of root runs no program.",
     ),
 ];
 /// The time limit of a program.

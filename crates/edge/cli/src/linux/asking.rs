@@ -120,7 +120,7 @@ enum OtherPaths {
     },
 }
 
-/// Read the configuration of a running plait again, and the options of its command line and of its environment as they were. A file with a
+/// Make a running plait read its options again: its command line and environment as they were, and the file as it is now. A file with a
 /// mistake changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArguments {

@@ -12,8 +12,8 @@ use crate::status::SCHEMA;
 
 /// Report whether a running plait is healthy, in one line and by the exit status.
 ///
-/// It is healthy if it answers, accepts connections (connect, run, proxy and forward: if their server has answered), a path is up, and no
-/// message about its health has the level error.
+/// The process is healthy if it answers, accepts connections (connect, run, proxy and forward: its server has answered), has a path that is
+/// up, and has no health message of the level error.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_HEALTH)]
 pub(crate) struct Health {

@@ -132,7 +132,7 @@ async fn run(
     let (ended, end) = oneshot::channel();
     let name = program.first().cloned().unwrap_or_default();
     let event = happened.event;
-    // On a thread of its own: what it gives up is given up by the thread.
+    // On a separate thread, so that only this thread drops its capabilities.
     let started = thread::Builder::new().name("hook".to_owned()).spawn(move || {
         let _ = ended.send(run_here(&program, &happened, kind, how));
     });

@@ -26,10 +26,10 @@ use crate::output;
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Print what happens in a running plait: a line for each event, until the process ends. It is asked twice a second.
+/// Print what happens in a running plait: a line for each event, until the process ends. plait monitor asks the process twice a second.
 ///
-/// A program that was built with the feature live shows a picture on a terminal instead: throughput, connections, attacks and the last
-/// events. The key q ends it, and the arrows move its connections.
+/// On a terminal, a program built with the feature live shows a live view instead: throughput, connections, attacks and the last events. q
+/// quits; the arrow keys scroll the connections.
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION_OF_MONITOR)]
 pub(crate) struct MonitorArguments {

@@ -1,4 +1,4 @@
-//! The sandbox of services: what a packet that took over this process could still do.
+//! The sandbox of services limits what an attacker that has taken over this process can do.
 //!
 //! Landlock leaves the files that the options name and those of the system. Seccomp leaves out calls of the kernel that no part of plait makes:
 //! mounts, debuggers, kernel modules, BPF, keys of the kernel. Programs that plait starts (`ip`, `nft`, hooks) are in the sandbox, too.

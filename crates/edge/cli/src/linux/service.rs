@@ -1,7 +1,7 @@
 //! The service protocol of systemd, sd_notify(3): the service manager learns when a server is ready, what it does, that it still runs,
 //! that it reads files again, and that it stops.
 //!
-//! Without `NOTIFY_SOCKET` nothing is sent. SIGHUP is passed on to those that read files again in both cases.
+//! Without `NOTIFY_SOCKET` nothing is sent. In both cases, SIGHUP is passed on to the tasks that read files again.
 
 use std::env;
 use std::time::Duration;
@@ -91,7 +91,7 @@ enum Message {
     ExtendTimeout(u32),
 }
 
-/// Sends a message. A service manager that cannot be reached is not worth an end.
+/// Sends a message. If the service manager cannot be reached, the process continues.
 async fn send(message: Vec<Message>) {
     if !is_supervised() {
         return;

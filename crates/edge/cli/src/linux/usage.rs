@@ -137,7 +137,7 @@ fn today() -> Date {
 }
 
 impl Usage {
-    /// The volumes in the file. A file that makes no sense is put aside, and counting begins anew.
+    /// The volumes in the file. An invalid file is renamed, and counting begins at zero.
     fn open(file: PathBuf) -> Self {
         let volumes = read(&file).unwrap_or_else(|error| {
             let aside = file.with_extension("json.bad");
