@@ -39,6 +39,15 @@ const UNITS: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
 ];
 
+/// Checks that each volume belongs to a path.
+///
+/// # Errors
+/// There is no path with these devices.
+pub(crate) fn check(caps: &[Cap], paths: &[Path]) -> Result<(), String> {
+    let stray = caps.iter().find(|cap| !paths.iter().any(|path| path.devices() == cap.devices));
+    stray.map_or(Ok(()), |cap| Err(format!("--cap {cap}: there is no --path for {}", cap.devices)))
+}
+
 impl Cap {
     /// The first day of the month of this cap that `today` is in.
     pub(crate) fn since(&self, today: Date) -> Date {

@@ -9,6 +9,7 @@ pub(crate) use plait_console::exit::Interrupted;
 
 use crate::check::NotUsable;
 use crate::protection::WrongPeer;
+use crate::runtime;
 use crate::system::prerequisite::MissingPrerequisite;
 use crate::system::{HANGUP, caught, ignores_hangup};
 
@@ -171,6 +172,8 @@ pub(crate) fn note_start() {
 /// Waits for SIGINT or SIGTERM, as a service does. SIGHUP ends the program only if it was started at a terminal, which has gone
 /// then; otherwise the options are read again ([`crate::reload`]). Never ready if signals cannot be caught.
 pub(crate) async fn stopped() -> Interrupted {
+    // SIGUSR1 must not end a service, whether it has log files or not.
+    tokio::spawn(runtime::reopen_log_files());
     loop {
         let signal = interrupted().await;
         if signal.signal() != HANGUP || *AT_TERMINAL {

@@ -10,7 +10,7 @@ use plait::{Path, PathControl};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::caps::Cap;
+use crate::caps::{self, Cap};
 use crate::configuration::InEffect;
 use crate::configuration::hooks::Hooks;
 use crate::options::Options;
@@ -19,6 +19,11 @@ use crate::system::arguments::{Arguments, Command};
 
 /// How long a process may take to answer `plait reload`.
 const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The options that decide about clients: they wait for a restart.
+const DOOR: [&str; 7] = ["allow-plain", "anyone", "keys", "listen", "plain", "policy", "protect"];
+/// The options that decide what clients are let in to.
+const SERVICE: [&str; 4] = ["allow", "forward", "proxy", "resolver"];
 
 /// The command line of this process, and the options that are in effect. All tasks share it.
 #[derive(Clone, Debug)]
@@ -132,6 +137,11 @@ impl Reload {
             Ok(new) => new,
             Err(error) => return Reloaded::failed(crate::configuration::in_short(&error)),
         };
+        if let Some(options) = new.command.options()
+            && let Err(error) = caps::check(&options.caps, &options.paths)
+        {
+            return Reloaded::failed(error);
+        }
         let mut reloaded = Reloaded::default();
         let followed = Followed::of(&new);
         if self.followed().hooks != followed.hooks {
@@ -139,16 +149,21 @@ impl Reload {
         }
         *self.followed() = followed;
         let before = in_effect.clone();
+        let has_changed = |name: &str| before.get(name) != new.in_effect.get(name);
+        // A service that is wider now must not wait for the door that belongs to it.
+        let door_waits = DOOR.iter().any(|name| has_changed(name));
         let names = before.keys().chain(new.in_effect.keys().filter(|name| !before.contains_key(*name)));
-        for name in names.filter(|name| before.get(*name) != new.in_effect.get(*name)) {
+        for name in names.filter(|name| has_changed(name)) {
             let is_in_effect = match name.as_str() {
+                name if door_waits && SERVICE.contains(&name) => false,
                 "path" => {
                     let failures = match new.command.options() {
                         Some(options) => change_paths(paths, (before.get(name), options), towards).await,
                         None => Vec::new(),
                     };
+                    let is_changed = failures.is_empty();
                     reloaded.errors.extend(failures);
-                    true
+                    is_changed
                 }
                 // Counted with the next look.
                 "cap" => true,
@@ -190,6 +205,13 @@ async fn change_paths(
         (Ok(before), Ok(now)) => (before, now),
         (Err(error), _) | (_, Err(error)) => return vec![error.to_string()],
     };
+    match (Path::present(&before), Path::present(&now)) {
+        (_, Err(error)) => return vec![error.to_string()],
+        (Ok(there), Ok(none)) if none.is_empty() && !there.is_empty() => {
+            return vec!["none of the paths is there: the earlier ones stay".to_owned()];
+        }
+        (_, Ok(_)) => {}
+    }
     let mut failures = Vec::new();
     let mut note = |path: &Path, result: Result<(), plait::Error>| {
         failures.extend(result.err().map(|error| format!("{path}: {error}")));
@@ -199,7 +221,11 @@ async fn change_paths(
         match before.iter().find(|old| same(old, path)) {
             Some(old) if old == path => {}
             Some(_) => note(path, control.set(path.clone()).await),
-            None => note(path, control.add(path.clone()).await),
+            // An earlier reload may have added it.
+            None => match control.add(path.clone()).await {
+                Err(error) if control.set(path.clone()).await.is_err() => note(path, Err(error)),
+                Ok(()) | Err(_) => {}
+            },
         }
     }
     // The last ones, so that connections always have a path.

@@ -1,6 +1,7 @@
 //! Runs the work of a command.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plait_console::log_file;
@@ -29,8 +30,12 @@ fn runtime() -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Opens the log files again at each SIGUSR1. Never returns.
+/// Opens the log files again at each SIGUSR1, which ends a program that does not wait for it. Never returns.
 pub(crate) async fn reopen_log_files() {
+    static IS_WAITED_FOR: AtomicBool = AtomicBool::new(false);
+    if IS_WAITED_FOR.swap(true, Ordering::Relaxed) {
+        return std::future::pending().await;
+    }
     system::at_each_reopening(|| {
         for (file, error) in log_file::reopen_all() {
             let file = file.display();

@@ -97,10 +97,13 @@ impl Document {
                         commands.insert(key.get_ref().to_string(), section);
                     }
                 }
-                _ => common.entries.extend(reading.entry((key.get_ref(), key.span()), value)),
+                _ => {
+                    common.entries.extend(reading.entry((key.get_ref(), key.span()), value));
+                    // Before another table is read.
+                    common.entries.extend(reading.caps_read());
+                }
             }
         }
-        common.entries.extend(reading.caps_read());
         reading.without_twins(&mut common);
         drop(table);
         (Self { file: file.to_owned(), text, common, commands, servers, hooks }, problems)

@@ -87,14 +87,19 @@ impl<'a> Given<'a> {
             insert(&mut typed, vec![option_of(SERVER, &name)]);
         }
         let mut taken = self.ids_typed();
+        // Those that are not merely denied, as `plain = false` is.
+        let mut active = taken.clone();
         let (mut added, mut origins) = (Vec::new(), BTreeMap::new());
         for layer in [environment, of_server, own, common] {
-            let earlier = taken.clone();
+            let (earlier, excluding) = (taken.clone(), active.clone());
             for setting in layer {
-                if earlier.contains(&setting.id) || earlier.iter().any(|id| self.exclude(id, &setting.id)) {
+                let is_set = !setting.words.is_empty();
+                let is_excluded = is_set && excluding.iter().any(|id| self.exclude(id, &setting.id));
+                if earlier.contains(&setting.id) || is_excluded {
                     continue;
                 }
                 taken.insert(setting.id.clone());
+                active.extend(is_set.then(|| setting.id.clone()));
                 added.extend(setting.words);
                 origins.insert(setting.id, setting.origin);
             }
@@ -157,9 +162,23 @@ impl<'a> Given<'a> {
         if !is_argument {
             // The last one counts.
             insert(typed, vec![option_of(SERVER, OsStr::new(url))]);
-        } else if let Some(word) = typed.iter_mut().skip(2).find(|word| *word == name) {
+        } else if let Some(word) = self.argument(typed, name) {
             *word = url.into();
         }
+    }
+
+    /// The word that is the server. Other words may be the same: with another one in its place, the server must be another one.
+    fn argument<'w>(&self, typed: &'w mut [OsString], name: &str) -> Option<&'w mut OsString> {
+        let other = OsString::from(format!("{name}.invalid"));
+        let at = (2..typed.len()).find(|at| {
+            let mut words = typed.to_vec();
+            if words[*at] != name {
+                return false;
+            }
+            words[*at].clone_from(&other);
+            Given::on(self.definition, &words).and_then(|given| given.typed(SERVER)) == Some(other.clone())
+        })?;
+        typed.get_mut(at)
     }
 
     /// Whether two options cannot be used together.

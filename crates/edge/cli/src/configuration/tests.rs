@@ -102,6 +102,43 @@ fn a_list_is_replaced_and_a_flag_can_be_denied() {
 }
 
 #[test]
+fn a_volume_belongs_to_the_table_of_its_path() {
+    let file = "[[path]]\ndevice = \"wwan0\"\ncap = \"20 GB/month@5\"\nover_cap = \"never\"\n[proxy]\nsocks = \"127.0.0.1:1080\"\n\
+                [serve]\nlisten = 1\n[servers.x]\nurl = \"plait://x\"\n";
+    for typed in [SERVE, "proxy x", "run x -- true"] {
+        let shown = shown(file, typed, &[]).expect(typed);
+        assert_eq!(value(&shown, "cap"), "cap = [\"wwan0=20 GB/month@5,never\"] # gw.toml:3", "{typed}");
+    }
+    let file = "path = [\"eth0\"]\n[[serve.path]]\ndevice = \"wwan0\"\ncap = \"1 GB/month\"\n";
+    assert_eq!(
+        value(&shown(file, SERVE, &[]).expect("good"), "cap"),
+        "cap = [\"wwan0=1 GB/month\"] # gw.toml:4"
+    );
+    assert_eq!(value(&shown(file, "proxy -s x", &[]).expect("good"), "cap"), "");
+}
+
+#[test]
+fn an_option_that_is_denied_excludes_no_other() {
+    let file =
+        "require-multipath = true\nsandbox-writable = \"/srv\"\n[serve]\nplain = false\nno-sandbox = false\n";
+    let shown = shown(file, SERVE, &[("PLAIT_QUIET", "no"), ("PLAIT_VERBOSE", "1")]).expect("good");
+    assert_eq!(value(&shown, "require-multipath"), "require-multipath = true # gw.toml:1");
+    assert_eq!(value(&shown, "sandbox-writable"), "sandbox-writable = [\"/srv\"] # gw.toml:2");
+    assert_eq!(value(&shown, "verbose"), "verbose = 1 # PLAIT_VERBOSE");
+}
+
+#[test]
+fn a_name_of_a_server_is_replaced_where_it_is_the_server() {
+    let file = "[servers.work]\nurl = \"plait://gw.example:443\"\n";
+    for typed in ["check --keys work work", "check -p work work", "check work --keys work"] {
+        let shown = shown(file, typed, &[]).expect(typed);
+        let is_kept = value(&shown, "keys").starts_with("keys = \"work\"")
+            || value(&shown, "path").starts_with("path = [\"work\"]");
+        assert!(is_kept, "{typed}: {shown:#?}");
+    }
+}
+
+#[test]
 fn each_mistake_names_its_place() {
     for (text, expected) in [
         ("carier = \"udp\"\n", "gw.toml:1:1: no command has an option `carier` (did you mean `carrier`?)"),

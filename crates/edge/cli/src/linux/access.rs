@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use plait::{Monitor, Status, Stream};
-use plait_console::log_file::{self, LogFile};
+use plait_console::log_file::LogFile;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::output;
 use crate::server_identity::shown_by;
-use crate::{output, runtime};
 
 /// The version of this format. An added key keeps the version; a removed key, or a changed meaning, changes it.
 const SCHEMA: u32 = 1;
@@ -90,21 +90,16 @@ pub(crate) enum End {
 }
 
 impl AccessLog {
-    /// Opens the log. The future, if there is one, opens the file again at SIGUSR1; the log of the program has such a task already.
+    /// Opens the log.
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(crate) fn open(
-        file: Option<&Path>,
-    ) -> anyhow::Result<(Self, Option<impl Future<Output = ()> + use<>>)> {
-        let has_task = log_file::is_any_open();
-        let log = match file {
+    pub(crate) fn open(file: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(match file {
             None => Self::Off,
             Some(file) if file == Path::new("-") => Self::StandardError,
             Some(file) => Self::File(LogFile::open(file)?),
-        };
-        let needs_task = !has_task && log_file::is_any_open();
-        Ok((log, needs_task.then(runtime::reopen_log_files)))
+        })
     }
 
     /// Begins the line of a connection.

@@ -24,6 +24,7 @@ use crate::linux::health::Health;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
 use crate::linux::monitor::MonitorArguments;
+use crate::linux::prerequisite;
 use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
@@ -218,8 +219,13 @@ impl Arguments {
         if options.no_sandbox {
             return Ok(());
         }
+        let is_server = matches!(self.command, Command::Serve(_));
+        if is_server {
+            // Before a file is written in vain.
+            prerequisite::of_carrier(options)?;
+        }
         let files: Vec<_> = self.file.iter().cloned().chain(self.hooks.files()).collect();
-        sandbox::enter(&self.in_effect, options, &files)
+        sandbox::enter(&self.in_effect, (options, is_server), &files)
     }
 
     /// The command line with its help arranged.

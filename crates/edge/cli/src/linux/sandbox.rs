@@ -52,13 +52,25 @@ struct Places {
 /// # Errors
 /// The kernel has the sandbox and refuses it. A kernel without it is named in the log.
 ///
-/// `files` are further files that are read again at a reload.
-pub(crate) fn enter(in_effect: &InEffect, options: &Options, files: &[PathBuf]) -> anyhow::Result<()> {
+/// A server (`is_server`) only reads its keys: what has taken it over must not write the configuration that counts after the next start. A
+/// client adds known servers. `files` are further files that are read again at a reload.
+pub(crate) fn enter(
+    in_effect: &InEffect,
+    (options, is_server): (&Options, bool),
+    files: &[PathBuf],
+) -> anyhow::Result<()> {
     let mut places = Places::of(in_effect);
     places.readable.extend(files.iter().map(|file| parent(file)));
     places.writable.extend(options.sandbox_writable.iter().cloned());
+    let store = protection::store(options);
+    places.readable.push(parent(&store.path("identity")));
+    let known_peers = (!is_server).then(|| parent(store.known_peers().file()));
+    if is_server && options.key.is_none() && protection::is_sealed(options) {
+        // It is made at the first start. The server itself names the reason if that fails.
+        let _ = store.identity();
+    }
     // A directory must exist to be in the sandbox.
-    for directory in directories_of_keys(options).into_iter().chain(own_directories(in_effect)) {
+    for directory in known_peers.into_iter().chain(own_directories(in_effect)) {
         if let Err(error) = DirBuilder::new().mode(0o700).recursive(true).create(&directory) {
             tracing::debug!(%error, directory = %directory.display(), "this directory is not in the sandbox");
         }
@@ -73,12 +85,6 @@ pub(crate) fn enter(in_effect: &InEffect, options: &Options, files: &[PathBuf]) 
         }
     }
     deny_calls().context("cannot enter the sandbox of seccomp (fix: --no-sandbox)")
-}
-
-/// The directories of keys and known servers.
-fn directories_of_keys(options: &Options) -> Vec<PathBuf> {
-    let store = protection::store(options);
-    [store.path("identity"), store.known_peers().file().to_owned()].iter().map(|file| parent(file)).collect()
 }
 
 /// The directories of this process itself: of its control socket, and of volumes.

@@ -135,7 +135,7 @@ impl Serve {
         let shown = renewal.as_ref().map(Renewal::shown);
         let (accepted, pin) = protection::listener(&self.options, policy, shown)?;
         let reporter = Mutex::new(Reporter::open(&self.options)?);
-        let (access, reopening) = AccessLog::open(self.access_log.as_deref())?;
+        let access = AccessLog::open(self.access_log.as_deref())?;
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
@@ -167,7 +167,6 @@ impl Serve {
         // Both end with this function.
         let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
         renewal.map(|renewal| kept.spawn(renewal.keep(shared.running.clone(), supervised.reloads())));
-        reopening.map(|reopening| kept.spawn(reopening));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
         kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));

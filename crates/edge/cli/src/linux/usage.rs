@@ -1,7 +1,7 @@
 //! The volumes that devices have carried this month, and the paths beyond theirs.
 //!
 //! A device's own counters count (`/proc/net/dev`), as its provider does: traffic of other programs as well. The file of volumes belongs to all
-//! plaits of a user: each adds what it has seen.
+//! plaits of a user. It has the counters that it includes, so that bytes which several plaits see count once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use plait_keys::{lock_list, replace_file};
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::caps::Cap;
+use crate::caps::{self, Cap};
 use crate::options::Options;
 use crate::output::say;
 use crate::reload::Reload;
@@ -36,6 +36,9 @@ const MOST_BYTES: u64 = 1 << 20;
 struct Volumes {
     /// By the devices, as in the paths.
     devices: BTreeMap<String, Volume>,
+    /// The counters that these volumes include, of this start of the machine: all plaits of a user see the same traffic, which counts once.
+    #[serde(default)]
+    counters: Counters,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,14 +48,24 @@ struct Volume {
     bytes: u64,
 }
 
+/// Bytes of each device, both directions together, since the machine, or the network namespace, was started.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+struct Counters {
+    /// The start of the machine, and the network namespace.
+    of: String,
+    bytes: BTreeMap<String, u64>,
+}
+
 /// The volumes, and what was added to them since the file was written.
 #[derive(Debug)]
 struct Usage {
     file: PathBuf,
+    /// With what was added.
     volumes: Volumes,
-    unwritten: BTreeMap<String, u64>,
-    /// The counters of devices at the last look.
-    counters: BTreeMap<String, u64>,
+    /// The bytes of each device that were added, and the devices of the volume that they belong to.
+    unwritten: BTreeMap<String, (String, u64)>,
+    /// The counters at the last look.
+    counters: Counters,
     /// The last failure to write, which is logged once.
     failure: Option<String>,
 }
@@ -62,10 +75,7 @@ pub(crate) fn within_caps(options: &Options, paths: Vec<Path>) -> anyhow::Result
     if options.caps.is_empty() {
         return Ok(paths);
     }
-    for cap in &options.caps {
-        let is_a_path = options.paths.iter().any(|path| path.devices() == cap.devices);
-        anyhow::ensure!(is_a_path, "--cap {}: there is no --path for {}", cap, cap.devices);
-    }
+    caps::check(&options.caps, &options.paths).map_err(anyhow::Error::msg)?;
     let usage = Usage::open(file());
     let today = today();
     Ok(paths.iter().map(|path| usage.in_effect(path, &options.caps, today)).collect())
@@ -75,28 +85,35 @@ pub(crate) fn within_caps(options: &Options, paths: Vec<Path>) -> anyhow::Result
 pub(crate) async fn keep(reload: Reload, control: PathControl) {
     let mut usage = Usage::open(file());
     let mut in_effect: BTreeMap<String, Path> = BTreeMap::new();
+    let mut before = reload.paths_and_caps();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for looks in 1.. {
         look.tick().await;
-        let (paths, caps) = reload.paths_and_caps();
+        let now = reload.paths_and_caps();
+        // A reload may have set the paths.
+        let is_reloaded = now != before;
+        before.clone_from(&now);
+        let (paths, caps) = now;
         if caps.is_empty() && in_effect.is_empty() {
             continue;
         }
         let today = today();
-        usage.count(&caps, today);
+        usage.count(&caps, counters().unwrap_or_default(), today);
+        in_effect.retain(|devices, _| paths.iter().any(|path| path.devices() == *devices));
         for path in paths {
             let devices = path.devices();
             let is_capped = caps.iter().any(|cap| cap.devices == devices);
             let wanted = usage.in_effect(&path, &caps, today);
-            let before = in_effect.get(&devices).unwrap_or(&path);
-            if *before != wanted {
-                let volume = usage.volumes.devices.get(&devices).map_or(0, |volume| volume.bytes);
-                match control.set(wanted.clone()).await {
-                    Ok(()) => tracing::warn!(
-                        "{wanted} from now on: {devices} has carried {volume} bytes this month"
-                    ),
-                    Err(error) => tracing::error!(%error, "the path {devices} is used beyond its volume"),
+            let is_set = in_effect.get(&devices).unwrap_or(&path) == &wanted;
+            if !is_set || (is_reloaded && (is_capped || in_effect.contains_key(&devices))) {
+                if let Err(error) = control.set(wanted.clone()).await {
+                    tracing::error!(%error, "the path {devices} is not used as its volume asks: it is tried again");
+                    continue;
+                }
+                if !is_set {
+                    let volume = usage.volumes.devices.get(&devices).map_or(0, |volume| volume.bytes);
+                    tracing::warn!("{wanted} from now on: {devices} has carried {volume} bytes this month");
                 }
             }
             if is_capped {
@@ -149,7 +166,8 @@ impl Usage {
             say(&format!("warning: the volumes of this month are counted from zero: {error:#}; {kept}"));
             Volumes::default()
         });
-        Self { file, volumes, unwritten: BTreeMap::new(), counters: BTreeMap::new(), failure: None }
+        let counters = volumes.counters.clone();
+        Self { file, volumes, unwritten: BTreeMap::new(), counters, failure: None }
     }
 
     /// The use of a path with the volume that it has carried.
@@ -164,45 +182,41 @@ impl Usage {
         if is_over { cap.beyond(path) } else { path.clone() }
     }
 
-    fn count(&mut self, caps: &[Cap], today: Date) {
-        let counters = counters().unwrap_or_default();
+    /// Adds what the devices of the volumes have carried since the last look.
+    fn count(&mut self, caps: &[Cap], now: Counters, today: Date) {
+        let is_first = self.counters.of != now.of;
         for cap in caps {
-            let added = self.added(cap, &counters);
-            self.add(cap, added, today);
-        }
-        self.counters = counters;
-    }
-
-    /// The bytes that the devices of a cap have carried since the last look.
-    fn added(&self, cap: &Cap, counters: &BTreeMap<String, u64>) -> u64 {
-        let devices = Path::new(&cap.devices).and_then(|path| Path::present(&[path])).unwrap_or_default();
-        let of = |device: String| {
-            let now = *counters.get(&device)?;
-            match self.counters.get(&device) {
-                Some(before) if *before <= now => Some(now - before),
-                // The device is a new one, or was reset.
-                Some(_) => Some(now),
-                // All bytes of a device that has come count, and none from before the start.
-                None => Some(if self.counters.is_empty() { 0 } else { now }),
+            let devices = Path::new(&cap.devices).and_then(|path| Path::present(&[path])).unwrap_or_default();
+            for device in devices.iter().map(Path::devices) {
+                let Some(counter) = now.bytes.get(&device) else { continue };
+                let bytes = match self.counters.bytes.get(&device) {
+                    // What was there before is not ours.
+                    _ if is_first => 0,
+                    Some(before) if before <= counter => counter - before,
+                    // The device is a new one, or was reset.
+                    Some(_) | None => *counter,
+                };
+                self.add(cap, &device, bytes, today);
             }
-        };
-        devices.iter().map(Path::devices).filter_map(of).sum()
+        }
+        self.counters = now;
     }
 
-    fn add(&mut self, cap: &Cap, bytes: u64, today: Date) {
+    fn add(&mut self, cap: &Cap, device: &str, bytes: u64, today: Date) {
         let since = cap.since(today);
         let volume = self.volumes.devices.entry(cap.devices.clone()).or_insert(Volume { since, bytes: 0 });
         if volume.since != since {
             *volume = Volume { since, bytes: 0 };
-            self.unwritten.remove(&cap.devices);
+            self.unwritten.retain(|_, (devices, _)| *devices != cap.devices);
         }
         volume.bytes = volume.bytes.saturating_add(bytes);
-        *self.unwritten.entry(cap.devices.clone()).or_default() += bytes;
+        let unwritten = self.unwritten.entry(device.to_owned()).or_insert((cap.devices.clone(), 0));
+        unwritten.1 = unwritten.1.saturating_add(bytes);
     }
 
     /// Adds what was seen to the file, which other plaits write as well.
     fn write(&mut self) {
-        if self.unwritten.values().all(|bytes| *bytes == 0) {
+        if self.unwritten.values().all(|(_, bytes)| *bytes == 0) {
             return;
         }
         match self.merge() {
@@ -229,13 +243,26 @@ impl Usage {
         }
         let _lock = lock_list(&self.file).with_context(place)?;
         let mut all = read(&self.file)?;
-        for (devices, bytes) in &self.unwritten {
-            let Some(own) = self.volumes.devices.get(devices) else { continue };
+        if all.counters.of != self.counters.of {
+            all.counters = Counters { of: self.counters.of.clone(), bytes: BTreeMap::new() };
+        }
+        for (device, (devices, unwritten)) in &self.unwritten {
+            let (Some(own), Some(counter)) =
+                (self.volumes.devices.get(devices), self.counters.bytes.get(device))
+            else {
+                continue;
+            };
+            // Another plait may have counted these bytes.
+            let bytes = match all.counters.bytes.get(device) {
+                Some(written) if written <= counter => counter - written,
+                Some(_) | None => *unwritten,
+            };
             let volume = all.devices.entry(devices.clone()).or_insert(Volume { since: own.since, bytes: 0 });
             if volume.since < own.since {
                 *volume = Volume { since: own.since, bytes: 0 };
             }
-            volume.bytes = volume.bytes.saturating_add(*bytes);
+            volume.bytes = volume.bytes.saturating_add(bytes);
+            all.counters.bytes.insert(device.clone(), *counter);
         }
         let text = serde_json::to_string_pretty(&all)? + "\n";
         replace_file(&self.file, text.as_bytes(), 0o600).with_context(place)?;
@@ -261,10 +288,12 @@ fn read(file: &std::path::Path) -> anyhow::Result<Volumes> {
     serde_json::from_str(&text).with_context(|| format!("{} is no file of volumes", file.display()))
 }
 
-/// The bytes of each device of this network namespace, both directions together.
-fn counters() -> io::Result<BTreeMap<String, u64>> {
+fn counters() -> io::Result<Counters> {
     let text = fs::read_to_string("/proc/self/net/dev")?;
-    Ok(text.lines().filter_map(counter).collect())
+    let start = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::read_link("/proc/self/ns/net")?;
+    let of = format!("{} {}", start.trim(), namespace.display());
+    Ok(Counters { of, bytes: text.lines().filter_map(counter).collect() })
 }
 
 /// `wwan0: 1 2 3 4 5 6 7 8 9 …`: the first number is received bytes, the ninth is sent bytes.
@@ -306,29 +335,52 @@ mod tests {
         let shown = |usage: &Usage, cap: &Cap, today| {
             usage.in_effect(&path, std::slice::from_ref(cap), today).to_string()
         };
-        usage.add(&cap, 999_999, date(3, 5));
+        usage.add(&cap, "wwan0", 999_999, date(3, 5));
         assert_eq!(shown(&usage, &cap, date(3, 20)), "wwan0=untrusted");
-        usage.add(&cap, 1, date(4, 4));
+        usage.add(&cap, "wwan0", 1, date(4, 4));
         assert_eq!(shown(&usage, &cap, date(4, 4)), "wwan0=untrusted,backup");
         assert_eq!(shown(&usage, &never, date(4, 4)), "wwan0=never");
         assert_eq!(shown(&usage, &cap, date(4, 5)), "wwan0=untrusted", "another month");
-        usage.add(&cap, 7, date(4, 5));
+        usage.add(&cap, "wwan0", 7, date(4, 5));
         assert_eq!(usage.volumes.devices["wwan0"], Volume { since: date(4, 5), bytes: 7 });
     }
 
+    /// The counters of the device `lo`, which every namespace has.
+    fn seen(bytes: u64) -> Counters {
+        Counters { of: "this start".to_owned(), bytes: BTreeMap::from([("lo".to_owned(), bytes)]) }
+    }
+
     #[test]
-    fn volumes_survive_a_restart_and_those_of_two_plaits_add_up() {
+    fn volumes_survive_a_restart_and_bytes_that_two_plaits_see_count_once() {
         let directory = tempfile::tempdir().expect("a directory");
-        let cap: Cap = "wwan0=1MB/month".parse().expect("good");
+        let cap: Cap = "lo=1MB/month".parse().expect("good");
+        let caps = std::slice::from_ref(&cap);
         let (mut one, mut other) = (usage(&directory), usage(&directory));
-        one.add(&cap, 10, date(3, 1));
-        other.add(&cap, 5, date(3, 2));
+        let day = date(3, 2);
+        for plait in [&mut one, &mut other] {
+            plait.count(caps, seen(100), day);
+            plait.count(caps, seen(110), day);
+            assert_eq!(plait.volumes.devices["lo"].bytes, 10, "what was there before does not count");
+        }
         one.write();
+        other.count(caps, seen(115), day);
         other.write();
-        assert_eq!(other.volumes.devices["wwan0"].bytes, 15);
-        one.add(&cap, 1, date(3, 3));
+        assert_eq!(other.volumes.devices["lo"].bytes, 15);
+        one.count(caps, seen(120), day);
         drop((one, other));
-        assert_eq!(usage(&directory).volumes.devices["wwan0"].bytes, 16);
+        let mut again = usage(&directory);
+        assert_eq!(again.volumes.devices["lo"].bytes, 20);
+        // While no plait ran.
+        again.count(caps, seen(150), day);
+        assert_eq!(again.volumes.devices["lo"].bytes, 50);
+        again.write();
+        // The machine was started again.
+        let mut later = usage(&directory);
+        let restarted = |bytes| Counters { of: "another start".to_owned(), ..seen(bytes) };
+        later.count(caps, restarted(3), day);
+        later.count(caps, restarted(5), day);
+        later.write();
+        assert_eq!(usage(&directory).volumes.devices["lo"].bytes, 52);
     }
 
     #[test]
@@ -349,14 +401,15 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_costs_no_count() {
         let directory = tempfile::tempdir().expect("a directory");
-        let cap: Cap = "wwan0=1MB/month".parse().expect("good");
+        let cap: Cap = "lo=1MB/month".parse().expect("good");
         let mut usage = usage(&directory);
         fs::write(directory.path().join("state"), "in the way").expect("written");
-        usage.add(&cap, 10, date(3, 1));
+        usage.count(&[cap], seen(0), date(3, 1));
+        usage.add(&"lo=1MB/month".parse().expect("good"), "lo", 10, date(3, 1));
         usage.write();
         assert!(usage.failure.is_some());
         fs::remove_file(directory.path().join("state")).expect("removed");
         usage.write();
-        assert_eq!(self::usage(&directory).volumes.devices["wwan0"].bytes, 10);
+        assert_eq!(self::usage(&directory).volumes.devices["lo"].bytes, 10);
     }
 }
