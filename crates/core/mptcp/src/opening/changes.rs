@@ -49,7 +49,7 @@ impl ActiveOpen {
         };
         let mut found = ways(now, &self.config, &self.remotes, host);
         found.retain(|way| self.waiting.contains(way) || !is_tried(way));
-        found.sort_by_key(|way| self.attempts.iter().any(|attempt| attempt.way == *way));
+        found.make_contiguous().sort_by_key(|way| self.attempts.iter().any(|attempt| attempt.way == *way));
         self.waiting = found;
     }
 }
