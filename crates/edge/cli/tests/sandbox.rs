@@ -10,9 +10,10 @@ use std::process::Command;
 use support::{PLAIT, TIMEOUT, World, until};
 
 /// What is tried from inside, each with the name of its line.
-const TRIALS: [(&str, &str); 9] = [
+const TRIALS: [(&str, &str); 10] = [
     ("read-own", "cat $DIR/keys/authorized_clients"),
-    ("write-own", "touch $DIR/keys/new"),
+    ("write-own", "touch $DIR/out/new"),
+    ("write-keys", "touch $DIR/keys/gw.toml"),
     ("run", "ip -brief link"),
     ("resolve", "cat /etc/resolv.conf"),
     ("read-other", "cat $DIR/secret"),
@@ -27,7 +28,7 @@ const ALLOWED: [&str; 4] = ["read-own", "write-own", "run", "resolve"];
 /// The results of the trials, from a server with these options.
 fn trials(world: &World, name: &str, options: &[&str]) -> Vec<(String, bool)> {
     let directory = world.file(name);
-    for part in ["keys", "mnt"] {
+    for part in ["keys", "mnt", "out"] {
         fs::create_dir_all(directory.join(part)).expect("made");
     }
     fs::write(directory.join("secret"), "of another user").expect("written");
@@ -35,15 +36,16 @@ fn trials(world: &World, name: &str, options: &[&str]) -> Vec<(String, bool)> {
     let mut script = format!("DIR={}\n", directory.display());
     for (trial, command) in TRIALS {
         script += &format!(
-            "if ({command}) >/dev/null 2>&1; then echo {trial} yes; else echo {trial} no; fi >> $DIR/keys/results\n"
+            "if ({command}) >/dev/null 2>&1; then echo {trial} yes; else echo {trial} no; fi >> $DIR/out/results\n"
         );
     }
-    script += "echo end yes >> $DIR/keys/results\n";
+    script += "echo end yes >> $DIR/out/results\n";
     // Beside the configuration, whose directory can be read.
     fs::create_dir(directory.join("config")).expect("made");
     fs::write(directory.join("config/trials.sh"), script).expect("written");
     let config = format!(
-        "[serve]\nforward = \"127.0.0.1:1\"\n[hooks]\non_up = [\"/bin/sh\", \"{}\"]\nas_root = true\n",
+        "sandbox-writable = \"{}\"\n[serve]\nforward = \"127.0.0.1:1\"\n[hooks]\non_up = [\"/bin/sh\", \"{}\"]\nas_root = true\n",
+        directory.join("out").display(),
         directory.join("config/trials.sh").display()
     );
     fs::write(directory.join("config/gw.toml"), config).expect("written");
@@ -55,7 +57,7 @@ fn trials(world: &World, name: &str, options: &[&str]) -> Vec<(String, bool)> {
     command.arg("--keys").arg(directory.join("keys")).args(options).current_dir(&world.directory);
     let mut serve = world.start(&world.server, name, command);
     serve.wait_for_output("plait://", TIMEOUT).expect("its address");
-    let results = || fs::read_to_string(directory.join("keys/results")).unwrap_or_default();
+    let results = || fs::read_to_string(directory.join("out/results")).unwrap_or_default();
     until("the end of the trials", || results().contains("end yes"));
     assert_eq!(serve.stop(TIMEOUT).expect("an end").code(), Some(0));
     let results = results();

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::DirBuilder;
+use std::io::{IsTerminal, stdin};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +46,8 @@ const WRITTEN: [&str; 6] = ["access-log", "control", "log-file", "metrics", "pca
 struct Places {
     readable: Vec<PathBuf>,
     writable: Vec<PathBuf>,
+    /// Empty directories can be made and removed there.
+    emptied: Vec<PathBuf>,
 }
 
 /// Puts this process, which has a single thread, and its children into the sandbox.
@@ -64,7 +67,10 @@ pub(crate) fn enter(
     places.writable.extend(options.sandbox_writable.iter().cloned());
     let store = protection::store(options);
     places.readable.push(parent(&store.path("identity")));
-    let known_peers = (!is_server).then(|| parent(store.known_peers().file()));
+    let known_peers = parent(store.known_peers().file());
+    // A new server is remembered if an option, or an answer at the terminal, says so.
+    let may_remember = in_effect.contains_key("accept-new") || stdin().is_terminal();
+    let known_peers = Some(known_peers).filter(|place| !is_server && (may_remember || place.exists()));
     if is_server && options.key.is_none() && protection::is_sealed(options) {
         // It is made at the first start. The server itself names the reason if that fails.
         let _ = store.identity();
@@ -76,6 +82,8 @@ pub(crate) fn enter(
         }
         places.writable.push(directory);
     }
+    // The last plait removes the directory of sockets.
+    places.emptied.push(parent(&directory::own()));
     let status = places.restrict().context("cannot enter the sandbox of Landlock (fix: --no-sandbox)")?;
     match status {
         RulesetStatus::FullyEnforced => {}
@@ -114,7 +122,7 @@ impl Places {
         writable.extend(files(&WRITTEN).iter().map(|file| parent(file)));
         let key_log = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
         writable.extend(key_log.map(|file| parent(Path::new(&file))));
-        Self { readable, writable }
+        Self { readable, writable, emptied: Vec::new() }
     }
 
     fn restrict(&self) -> anyhow::Result<RulesetStatus> {
@@ -125,6 +133,7 @@ impl Places {
             .create()?
             .add_rules(path_beneath_rules(&self.readable, AccessFs::from_read(RIGHTS)))?
             .add_rules(path_beneath_rules(&self.writable, all))?
+            .add_rules(path_beneath_rules(&self.emptied, AccessFs::MakeDir | AccessFs::RemoveDir))?
             .restrict_self()?;
         Ok(status.ruleset)
     }
