@@ -15,9 +15,9 @@ use crate::{Host, PathClass};
 const MAX_ATTEMPTS: usize = 256;
 
 impl ActiveOpen {
-    /// Finds the new ways, and gives up attempts over paths that have gone, and those without an answer over paths that were renewed. Without
-    /// another way an attempt over a path that has gone stays: TCP survives the loss of a path that comes back. A network that changes the
-    /// addresses of its path again and again stops neither an attempt that has got an answer nor the first attempts over other paths.
+    /// Finds the new ways, and gives up attempts over paths that have gone or were renewed. Without another way an attempt over a path that
+    /// has gone stays: TCP survives the loss of a path that comes back. Ways that were never tried come before renewed ones: a network that
+    /// changes the addresses of its path again and again keeps no other path from being tried.
     pub(super) fn follow_paths(&mut self, now: Instant, host: &dyn Host) {
         if self.chosen.is_some() {
             return;
@@ -26,8 +26,7 @@ impl ActiveOpen {
         let is_other = |attempt: &Attempt| attempt.is_running() && !attempt.is_path_gone(host);
         let has_other = !self.waiting.is_empty() || self.attempts.iter().any(is_other);
         for attempt in self.attempts.iter_mut().filter(|attempt| attempt.is_early()) {
-            let is_renewed = self.waiting.contains(&attempt.way) && attempt.is_unanswered();
-            if is_renewed || (has_other && attempt.is_path_gone(host)) {
+            if self.waiting.contains(&attempt.way) || (has_other && attempt.is_path_gone(host)) {
                 attempt.connection.abort(now);
                 attempt.end(now, AttemptOutcome::PathLost);
             }
@@ -41,9 +40,7 @@ impl ActiveOpen {
         }
         let is_tried = |way: &Target| {
             let is_same = |attempt: &Attempt| attempt.renewal == host.paths().renewal(way.path);
-            let is_joinable = |attempt: &Attempt| {
-                attempt.is_running() && !attempt.is_unanswered() && !attempt.is_path_gone(host)
-            };
+            let is_joinable = |attempt: &Attempt| attempt.is_running() && !attempt.is_early();
             let mut of_way = self.attempts.iter().filter(|attempt| attempt.way == *way);
             of_way.any(|attempt| is_same(attempt) || is_joinable(attempt))
         };
@@ -59,11 +56,6 @@ impl Attempt {
     /// claimed it.
     fn is_early(&self) -> bool {
         self.is_running() && self.stage < AttemptStage::Authenticated
-    }
-
-    /// Whether its SYN has no answer yet.
-    fn is_unanswered(&self) -> bool {
-        self.is_running() && self.stage == AttemptStage::SynSent
     }
 
     /// Whether its path cannot be used any more, or has another address.
