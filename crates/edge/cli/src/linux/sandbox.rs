@@ -46,8 +46,6 @@ const WRITTEN: [&str; 6] = ["access-log", "control", "log-file", "metrics", "pca
 struct Places {
     readable: Vec<PathBuf>,
     writable: Vec<PathBuf>,
-    /// Empty directories can be made and removed there.
-    emptied: Vec<PathBuf>,
 }
 
 /// Puts this process, which has a single thread, and its children into the sandbox.
@@ -82,8 +80,8 @@ pub(crate) fn enter(
         }
         places.writable.push(directory);
     }
-    // The last plait removes the directory of sockets.
-    places.emptied.push(parent(&directory::own()));
+    // The last plait removes the directory of sockets and of changed settings, and the next one makes another one.
+    places.writable.push(parent(&directory::own()));
     let status = places.restrict().context("cannot enter the sandbox of Landlock (fix: --no-sandbox)")?;
     match status {
         RulesetStatus::FullyEnforced => {}
@@ -122,7 +120,7 @@ impl Places {
         writable.extend(files(&WRITTEN).iter().map(|file| parent(file)));
         let key_log = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
         writable.extend(key_log.map(|file| parent(Path::new(&file))));
-        Self { readable, writable, emptied: Vec::new() }
+        Self { readable, writable }
     }
 
     fn restrict(&self) -> anyhow::Result<RulesetStatus> {
@@ -133,7 +131,6 @@ impl Places {
             .create()?
             .add_rules(path_beneath_rules(&self.readable, AccessFs::from_read(RIGHTS)))?
             .add_rules(path_beneath_rules(&self.writable, all))?
-            .add_rules(path_beneath_rules(&self.emptied, AccessFs::MakeDir | AccessFs::RemoveDir))?
             .restrict_self()?;
         Ok(status.ruleset)
     }
