@@ -172,17 +172,7 @@ impl Towards {
             moved: AtomicU64::new(0),
             written: Mutex::default(),
         });
-        let reload = line.running.reload().clone();
-        let towards = line.addresses.current().first().map(SocketAddr::ip);
-        let watching = [
-            tokio::spawn(reload.keep(
-                (line.host.path_control(), line.running.kind()),
-                towards,
-                async |_, _| false,
-            )),
-            tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
-            tokio::spawn(server_addresses::follow(line.clone())),
-        ];
+        let watching = self.watch(&line);
         Ok(Dial {
             line,
             reporter: Arc::new(Mutex::new(reporter)),
@@ -191,6 +181,18 @@ impl Towards {
             _control: control,
             _firewall: firewall,
         })
+    }
+
+    /// Starts the tasks that follow the options, the server and its addresses.
+    fn watch(&self, line: &Arc<Line>) -> [JoinHandle<()>; 3] {
+        let reload = line.running.reload().clone();
+        let towards = line.addresses.current().first().map(SocketAddr::ip);
+        let paths = (line.host.path_control(), line.running.kind());
+        [
+            tokio::spawn(reload.keep(paths, towards, async |_, _| false)),
+            tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
+            tokio::spawn(server_addresses::follow(line.clone())),
+        ]
     }
 
     /// Waits for the greeting of the server. A server that does not accept our key reports it only after it has seen the key, and data may

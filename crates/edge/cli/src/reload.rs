@@ -99,8 +99,8 @@ impl Reload {
 
     /// Keeps a host in line with its options: reads them again whenever that is asked for, counts volumes, runs hooks. Never returns.
     ///
-    /// `kind` is the name of the command. `towards` is the address that chooses the paths if none are named; `apply` puts the change of one option into effect and returns
-    /// whether it can.
+    /// `kind` is the name of the command. `towards` is the address that chooses the paths if none are named. `apply` puts the change of one
+    /// option into effect, and returns whether it can.
     pub(crate) async fn keep(
         self,
         (paths, kind): (PathControl, &'static str),
@@ -150,7 +150,7 @@ impl Reload {
         *self.followed() = followed;
         let before = in_effect.clone();
         let has_changed = |name: &str| before.get(name) != new.in_effect.get(name);
-        // A service that is wider now must not wait for the door that belongs to it.
+        // A service must not become wider before the door that belongs to it is shut.
         let door_waits = DOOR.iter().any(|name| has_changed(name));
         let names = before.keys().chain(new.in_effect.keys().filter(|name| !before.contains_key(*name)));
         for name in names.filter(|name| has_changed(name)) {

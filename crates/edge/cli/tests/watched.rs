@@ -115,7 +115,7 @@ fn metrics_at_a_socket_are_for_its_owner_and_root() {
     assert!(got.contains("plait_ready 1"), "{got}");
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("ours");
     let mut other = Command::new("setpriv");
-    other.args(["--reuid=nobody", "--clear-groups", "curl", "-sS", "--unix-socket"]).arg(&socket);
+    other.args(["--reuid=daemon", "--clear-groups", "curl", "-sS", "--unix-socket"]).arg(&socket);
     other.arg("http://localhost/metrics");
     let refused = other.output().expect("util-linux");
     assert!(!printed(&refused).contains("plait_"), "{refused:?}");

@@ -59,6 +59,14 @@ pub(crate) fn own() -> PathBuf {
     }
 }
 
+/// Keeps the directory of root, which exists, until the socket of process `pid` is in it: a plait that ends removes an empty one.
+pub(crate) fn hold(pid: u32) {
+    if geteuid().is_root() {
+        // `Socket::listen` removes the file. A file that a killed process with this number has left will do.
+        let _ = File::create_new(own().join(format!("{pid}.new")));
+    }
+}
+
 /// The directories that this user may query, with their owners: root queries the plaits of all users.
 fn all() -> Vec<(PathBuf, u32)> {
     let user = geteuid();

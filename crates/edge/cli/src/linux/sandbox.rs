@@ -46,15 +46,17 @@ const WRITTEN: [&str; 6] = ["access-log", "control", "log-file", "metrics", "pca
 struct Places {
     readable: Vec<PathBuf>,
     writable: Vec<PathBuf>,
+    /// Empty directories can be made and removed there.
+    emptied: Vec<PathBuf>,
 }
 
 /// Puts this process, which has a single thread, and its children into the sandbox.
 ///
+/// A server (`is_server`) only reads its keys, so that code that took it over cannot write the configuration of the next start. A client adds
+/// known servers. `files` are further files that are read again at a reload.
+///
 /// # Errors
 /// The kernel has the sandbox and refuses it. A kernel without it is named in the log.
-///
-/// A server (`is_server`) only reads its keys: what has taken it over must not write the configuration that counts after the next start. A
-/// client adds known servers. `files` are further files that are read again at a reload.
 pub(crate) fn enter(
     in_effect: &InEffect,
     (options, is_server): (&Options, bool),
@@ -80,8 +82,10 @@ pub(crate) fn enter(
         }
         places.writable.push(directory);
     }
-    // The last plait removes the directory of sockets and of changed settings, and the next one makes another one.
-    places.writable.push(parent(&directory::own()));
+    // The last plait removes the directory of sockets and of changed settings. Another one that ends now must not: the rules of Landlock
+    // are about this directory, whatever has its name later.
+    places.emptied.push(parent(&directory::own()));
+    directory::hold(std::process::id());
     let status = places.restrict().context("cannot enter the sandbox of Landlock (fix: --no-sandbox)")?;
     match status {
         RulesetStatus::FullyEnforced => {}
@@ -120,7 +124,7 @@ impl Places {
         writable.extend(files(&WRITTEN).iter().map(|file| parent(file)));
         let key_log = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
         writable.extend(key_log.map(|file| parent(Path::new(&file))));
-        Self { readable, writable }
+        Self { readable, writable, emptied: Vec::new() }
     }
 
     fn restrict(&self) -> anyhow::Result<RulesetStatus> {
@@ -131,6 +135,7 @@ impl Places {
             .create()?
             .add_rules(path_beneath_rules(&self.readable, AccessFs::from_read(RIGHTS)))?
             .add_rules(path_beneath_rules(&self.writable, all))?
+            .add_rules(path_beneath_rules(&self.emptied, AccessFs::MakeDir | AccessFs::RemoveDir))?
             .restrict_self()?;
         Ok(status.ruleset)
     }

@@ -3,7 +3,7 @@
 //! A device's own counters count (`/proc/net/dev`), as its provider does: traffic of other programs as well. The file of volumes belongs to all
 //! plaits of a user. It has the counters that it includes, so that bytes which several plaits see count once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -85,6 +85,8 @@ pub(crate) fn within_caps(options: &Options, paths: Vec<Path>) -> anyhow::Result
 pub(crate) async fn keep(reload: Reload, control: PathControl) {
     let mut usage = Usage::open(file());
     let mut in_effect: BTreeMap<String, Path> = BTreeMap::new();
+    // The failure of a path is logged once.
+    let mut failed = BTreeSet::new();
     let mut before = reload.paths_and_caps();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,9 +110,12 @@ pub(crate) async fn keep(reload: Reload, control: PathControl) {
             let is_set = in_effect.get(&devices).unwrap_or(&path) == &wanted;
             if !is_set || (is_reloaded && (is_capped || in_effect.contains_key(&devices))) {
                 if let Err(error) = control.set(wanted.clone()).await {
-                    tracing::error!(%error, "the path {devices} is not used as its volume asks: it is tried again");
+                    if failed.insert(devices) {
+                        tracing::error!(%error, "{wanted}: the path is not used as its volume asks; it is tried again each second");
+                    }
                     continue;
                 }
+                failed.remove(&devices);
                 if !is_set {
                     let volume = usage.volumes.devices.get(&devices).map_or(0, |volume| volume.bytes);
                     tracing::warn!("{wanted} from now on: {devices} has carried {volume} bytes this month");
