@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{self, Arc, PoisonError};
 use std::time::Duration;
 
-use plait::{Path, PathControl};
+use plait::{Path, PathControl, PathState};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
@@ -205,13 +205,7 @@ async fn change_paths(
         (Ok(before), Ok(now)) => (before, now),
         (Err(error), _) | (_, Err(error)) => return vec![error.to_string()],
     };
-    match (Path::present(&before), Path::present(&now)) {
-        (_, Err(error)) => return vec![error.to_string()],
-        (Ok(there), Ok(none)) if none.is_empty() && !there.is_empty() => {
-            return vec!["none of the paths is there: the earlier ones stay".to_owned()];
-        }
-        (_, Ok(_)) => {}
-    }
+    let worked = control.paths().iter().any(PathState::is_up);
     let mut failures = Vec::new();
     let mut note = |path: &Path, result: Result<(), plait::Error>| {
         failures.extend(result.err().map(|error| format!("{path}: {error}")));
@@ -228,11 +222,23 @@ async fn change_paths(
             },
         }
     }
-    // The last ones, so that connections always have a path.
-    for path in before.iter().filter(|old| !now.iter().any(|path| same(path, old))) {
-        note(path, control.remove(path).await);
+    let (gone, other) = if works(control, &now) || !worked {
+        (&before, &now)
+    } else {
+        // A misspelt device: a server that is reached over its paths must not lose them.
+        failures.push("none of the new paths works: the earlier ones stay".to_owned());
+        (&now, &before)
+    };
+    for path in gone.iter().filter(|path| !other.iter().any(|other| same(path, other))) {
+        failures.extend(control.remove(path).await.err().map(|error| format!("{path}: {error}")));
     }
     failures
+}
+
+/// Whether a device of these paths works.
+fn works(control: &PathControl, paths: &[Path]) -> bool {
+    let devices: Vec<_> = Path::present(paths).unwrap_or_default().iter().map(Path::devices).collect();
+    control.paths().iter().any(|path| path.is_up() && devices.iter().any(|device| device == path.device()))
 }
 
 impl Followed {

@@ -155,6 +155,24 @@ fn a_mistake_changes_nothing_and_a_port_needs_a_restart() {
     let paths = plait(&world, true, &["path", "--pid", &pid]).1;
     assert!(paths.contains("wan1=trusted up") && paths.contains("wan2=trusted up"), "{paths}");
 
+    // A device that is not there in place of all: a typing mistake.
+    write(&world, "gw.toml", &good.replace("[\"wan1\", \"wan2\"]", "[\"wna1\"]"));
+    let (code, _, said) = reload();
+    assert!(code == Some(1) && said.contains("none of the new paths works"), "{said}");
+    assert!(plait(&world, true, &["path", "--pid", &pid]).1.contains("wan1=trusted up"));
+    // Other rules for other clients: the rules wait for the list of clients.
+    write(
+        &world,
+        "gw.toml",
+        &good.replace("keys = \"server\"", "keys = \"other\"").replace(":*\"", ":1-9\""),
+    );
+    let (_, printed, said) = reload();
+    assert_eq!(printed.trim(), "a restart is needed for: allow, keys", "{said}");
+    // There is no log file to be opened again, and the server goes on.
+    serve.signal(Signal::SIGUSR1);
+    write(&world, "gw.toml", &good);
+    assert_eq!(reload().1.trim(), "nothing has changed");
+
     write(&world, "gw.toml", &good.replace("[serve]", "[serve]\nlisten = 7444\ndrain = 1"));
     let (code, printed, said) = reload();
     assert_eq!(code, Some(0), "{said}");
