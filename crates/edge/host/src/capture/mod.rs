@@ -2,11 +2,13 @@
 //!
 //! A super-segment is written as its wire segments, with complete checksums, so that a reader of captures sees a network and not our
 //! offloads. Addresses and ports are those on that network, not the stack's private ones. A segment over UDP is written as TCP, which any
-//! reader decodes, with the addresses and ports of its datagram.
+//! reader decodes, with the addresses and ports of its datagram. A device that gets another name is a new interface from then on: pcapng cannot
+//! rename one.
 
 mod addresses;
 mod outside;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -34,6 +36,9 @@ use crate::sys::Received;
 /// Packets between the driver and the file: 16 MiB at most. The driver waits for a slower disk, because a
 /// capture with holes misleads.
 const QUEUE: usize = 256;
+
+/// How long the name of a path counts.
+const NAME_LASTS: Duration = Duration::from_secs(1);
 
 /// The name of a path in the capture, and the stack's addresses on it.
 #[derive(Clone, Debug)]
@@ -153,6 +158,8 @@ impl Drop for Capture {
 struct Output<W: Write> {
     file: Writer<W>,
     interfaces: Vec<Interface>,
+    /// When the name of the path with this address of the stack was asked for, by the times of the packets.
+    named_at: BTreeMap<IpAddr, Duration>,
     outside: Outside,
 }
 
@@ -161,7 +168,7 @@ impl<W: Write> Output<W> {
         let application = concat!("plait ", env!("CARGO_PKG_VERSION"));
         let described = interfaces.iter().map(described);
         let file = Writer::new(writer, Some(application), described)?;
-        Ok(Self { file, interfaces, outside })
+        Ok(Self { file, interfaces, named_at: BTreeMap::new(), outside })
     }
 
     fn write_all(&mut self, packets: &Receiver<Captured>) -> io::Result<()> {
@@ -179,7 +186,7 @@ impl<W: Write> Output<W> {
     /// Writes a packet as the wire segments that it stands for.
     fn write(&mut self, packet: &Captured) -> io::Result<()> {
         let Captured { at, direction, head, payload, segment_size, trust, socket: _ } = packet;
-        let Some(interface) = self.interface_of(head, *direction)? else { return Ok(()) };
+        let Some(interface) = self.interface_of(head, *direction, *at)? else { return Ok(()) };
         let layout = Layout::of(head);
         let (headers, behind) = head.split_at(layout.map_or(head.len(), |layout| layout.payload));
         let mut headers = headers.to_vec();
@@ -217,21 +224,33 @@ impl<W: Write> Output<W> {
         place.replace(headers, &outside, self.outside.kernel());
     }
 
-    /// The path that has the stack's address in the packet; it may be one that came later. Packets of no path are no business of a capture.
-    fn interface_of(&mut self, packet: &[u8], direction: Direction) -> io::Result<Option<u32>> {
+    /// The path that has the stack's address in the packet; it may be one that came later, or one with another name now. Packets of no path
+    /// are no business of a capture.
+    fn interface_of(&mut self, packet: &[u8], direction: Direction, at: Duration) -> io::Result<Option<u32>> {
         let Some(address) = own_address(packet, direction) else { return Ok(None) };
         let known = self.interfaces.iter().position(|interface| interface.addresses.contains(&address));
-        let later = || self.outside.interface(address);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let Some(later) = later() else { return Ok(None) };
-                self.file.describe(&described(&later))?;
-                self.interfaces.push(later);
-                self.interfaces.len() - 1
+        let index = match self.newer(known, address, at) {
+            Some(newer) => {
+                self.file.describe(&described(&newer))?;
+                for older in &mut self.interfaces {
+                    older.addresses.retain(|address| !newer.addresses.contains(address));
+                }
+                self.interfaces.push(newer);
+                Some(self.interfaces.len() - 1)
             }
+            None => known,
         };
-        Ok(u32::try_from(index).ok())
+        Ok(index.and_then(|index| u32::try_from(index).ok()))
+    }
+
+    /// The path with this address of the stack, if it is not known yet, or under another name.
+    fn newer(&mut self, known: Option<usize>, address: IpAddr, at: Duration) -> Option<Interface> {
+        let Some(known) = known else { return self.outside.interface(address) };
+        if self.named_at.get(&address).is_some_and(|last| at.abs_diff(*last) < NAME_LASTS) {
+            return None;
+        }
+        self.named_at.insert(address, at);
+        self.outside.interface(address).filter(|now| now.name != self.interfaces[known].name)
     }
 }
 
@@ -244,6 +263,7 @@ fn described(Interface { name, description, addresses: _ }: &Interface) -> plait
 mod tests {
     use super::*;
     use plait_pcap::Reader;
+    use std::sync::{Arc, Mutex};
 
     fn head(payload_len: usize) -> Vec<u8> {
         let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0, 198, 18, 0, 10, 203, 0, 113, 7];
@@ -366,6 +386,44 @@ mod tests {
             ends(&written(&found)),
             sources.map(|from| [from.to_owned(), "203.0.113.7:80".to_owned()])
         );
+    }
+
+    #[test]
+    fn a_device_that_is_renamed_is_a_new_interface_from_then_on() {
+        let own = IpAddr::from([198, 18, 0, 10]);
+        let interface = move |name: &str| Interface {
+            name: name.to_owned(),
+            description: "path, trusted".to_owned(),
+            addresses: vec![own],
+        };
+        let name = Arc::new(Mutex::new("wan1"));
+        let now = name.clone();
+        let outside = Outside::new(|_| None, |_| None, Vec::new())
+            .describing(move |address| (address == own).then(|| interface(*now.lock().expect("no panic"))));
+        let mut output = Output::begin(Vec::new(), vec![interface("wan1")], outside).expect("memory");
+        for (second, new_name) in [(1, "wan1"), (2, "wan1"), (3, "wwan5"), (4, "wwan5"), (5, "wan1")] {
+            *name.lock().expect("no panic") = new_name;
+            let packet = Captured {
+                at: Duration::from_secs(second),
+                direction: Direction::Outbound,
+                head: head(0).into(),
+                payload: Bytes::new(),
+                segment_size: 1000,
+                trust: Trust::Offloaded,
+                socket: None,
+            };
+            output.write(&packet).expect("memory");
+        }
+        let bytes = output.file.into_inner();
+        let mut reader = Reader::new(&bytes[..]).expect("pcapng");
+        let mut on = Vec::new();
+        while let Some(packet) = reader.next() {
+            let index = packet.expect("well-formed").interface as usize;
+            on.push((index, reader.interfaces()[index].name.clone()));
+        }
+        let names = on.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>();
+        assert_eq!(names, ["wan1", "wan1", "wwan5", "wwan5", "wan1"]);
+        assert_eq!(on.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 0, 1, 1, 2]);
     }
 
     #[test]

@@ -53,8 +53,12 @@ impl Outside {
                 IpAddr::V6(_) => path.public_v6.map(IpAddr::V6),
             }
         };
-        let outside = Self::new(move |inside| translations.as_ref()?.of(inside), guess, kernel);
-        Self { describe: Box::new(describe), ..outside }
+        Self::new(move |inside| translations.as_ref()?.of(inside), guess, kernel).describing(describe)
+    }
+
+    /// The same with what returns the path with an address of the stack.
+    pub(super) fn describing(self, describe: impl Fn(IpAddr) -> Option<Interface> + Send + 'static) -> Self {
+        Self { describe: Box::new(describe), ..self }
     }
 
     pub(super) fn new(
