@@ -40,7 +40,8 @@ impl ActiveOpen {
         }
         let is_tried = |way: &Target| {
             let is_same = |attempt: &Attempt| attempt.renewal == host.paths().renewal(way.path);
-            let is_joinable = |attempt: &Attempt| attempt.is_running() && !attempt.is_early();
+            let is_joinable =
+                |attempt: &Attempt| attempt.is_running() && !attempt.is_early() && attempt.has_subflow();
             let mut of_way = self.attempts.iter().filter(|attempt| attempt.way == *way);
             of_way.any(|attempt| is_same(attempt) || is_joinable(attempt))
         };
@@ -56,6 +57,11 @@ impl Attempt {
     /// claimed it.
     fn is_early(&self) -> bool {
         self.is_running() && self.stage < AttemptStage::Authenticated
+    }
+
+    /// Whether a subflow of it is left. If its last flight was lost with the last one, the peer has no keys, and refuses each join.
+    fn has_subflow(&self) -> bool {
+        self.connection.closing.no_subflow_since().is_none()
     }
 
     /// Whether its path cannot be used any more, or has another address.

@@ -103,6 +103,33 @@ fn a_sealed_opening_survives_the_loss_of_its_path_at_any_moment() {
     }
 }
 
+/// The opener is through, and its last flight was lost with its path: the server has no keys, and refuses each join. Another attempt begins
+/// over the path as it is now.
+#[test]
+fn a_sealed_opening_begins_again_if_its_last_flight_was_lost_with_its_path() {
+    let mut is_lost = false;
+    for after in (15..150).step_by(5) {
+        let mut world = sealed(26, vec![Link::default()], &[Tep::Tls13]);
+        world.send(CLIENT, b"x").connect();
+        world.wait(after);
+        world.links[0].is_black_hole = true;
+        world.wait(30);
+        if !world.sides[SERVER].events.contains(&Event::Connected) {
+            is_lost |= is_connected(&mut world);
+            // The server of this test has one connection only.
+            world.sides[SERVER].connection = None;
+            world.sides[SERVER].owners.clear();
+        }
+        has_lost_its_address(&mut world);
+        let is_there = |world: &mut World| world.sides[SERVER].received == b"x";
+        let time = world.run(Duration::from_secs(30), is_there);
+        let failed = [CLIENT, SERVER].map(|side| world.sides[side].failed);
+        assert!(is_there(&mut world), "{after}: {failed:?}");
+        assert!(time < Duration::from_millis(1_500), "{after}: {time:?}");
+    }
+    assert!(is_lost, "the opener was through at some moment, and the server was not");
+}
+
 #[test]
 fn an_obstacle_that_goes_is_noticed_within_a_second() {
     for gone_after in [1_500, 4_000, 9_900] {

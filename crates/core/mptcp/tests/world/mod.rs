@@ -356,7 +356,7 @@ impl World {
                 self.serve(to);
                 return;
             }
-        } else if is_opening && to == SERVER && side.connection.is_none() {
+        } else if is_opening && !joins && to == SERVER && side.connection.is_none() {
             let connection = Association::accept(now, side.config.clone(), segment, &mut side.host);
             side.connection = Some(connection);
             side.last_received = now;
