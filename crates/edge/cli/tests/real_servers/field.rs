@@ -1,8 +1,12 @@
-//! The findings of the field, as `docs/notes/field.md` lists them: the named tests are run one by one, and each must really have run.
+//! The findings of the field, as `docs/notes/field.md` lists them: the named tests are run, three at the same time in
+//! namespaces of their own, and each must really have run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// All findings.
@@ -21,35 +25,54 @@ pub(crate) fn show() {
     let tests = || findings.iter().chain(&scenarios).flat_map(|row| &row.tests);
     let mut runner = Runner::build(tests().map(|(file, _)| file.as_str()).collect());
     let mut failed = Vec::new();
-    for row in &findings {
-        show_row(&mut runner, row, &row.text, false, &mut failed);
-    }
+    show_rows(&mut runner, &findings, false, &mut failed);
     println!("\n  tests that take minutes");
-    for (file, name) in runner.long_tests() {
-        let row = Row { id: "long".to_owned(), text: name.clone(), tests: vec![(file, name)] };
-        show_row(&mut runner, &row, &row.text.replace('_', " "), true, &mut failed);
-    }
+    let long: Vec<_> = runner.long_tests().into_iter().map(Row::of_long_test).collect();
+    show_rows(&mut runner, &long, true, &mut failed);
     println!("\n  scenarios");
-    for row in &scenarios {
-        show_row(&mut runner, row, &row.id, true, &mut failed);
-    }
+    show_rows(&mut runner, &scenarios, true, &mut failed);
     assert!(failed.is_empty(), "failed: {failed:?}");
 }
 
-fn show_row(runner: &mut Runner, row: &Row, text: &str, figures: bool, failed: &mut Vec<String>) {
-    let id = if text == row.id { "" } else { &row.id };
-    if row.tests.is_empty() {
+/// Runs the tests of these rows, several at the same time, and shows each row once its tests and those of the rows before are over.
+fn show_rows(runner: &mut Runner, rows: &[Row], figures: bool, failed: &mut Vec<String>) {
+    let tests = rows.iter().flat_map(|row| &row.tests);
+    let due: VecDeque<_> = runner.due(tests.map(|test| runner.named(test)).collect());
+    let due = Mutex::new(due);
+    let next = || due.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (sender, outcomes) = channel();
+    thread::scope(|scope| {
+        for sender in [sender.clone(), sender.clone(), sender] {
+            scope.spawn(move || {
+                while let Some(test) = next() {
+                    let outcome = test.run();
+                    let _ = sender.send((test, outcome));
+                }
+            });
+        }
+        for row in rows {
+            let tests: Vec<_> = row.tests.iter().map(|test| runner.named(test)).collect();
+            while tests.iter().any(|test| !runner.outcomes.contains_key(test)) {
+                let (test, outcome) = outcomes.recv().expect("each test has an outcome");
+                runner.outcomes.insert(test, outcome);
+            }
+            let outcomes: Vec<_> = tests.iter().map(|test| &runner.outcomes[test]).collect();
+            show_row(row, &outcomes, figures, failed);
+        }
+    });
+}
+
+fn show_row(row: &Row, outcomes: &[&Outcome], figures: bool, failed: &mut Vec<String>) {
+    let Row { id, text, tests } = row;
+    let id = if text == id { "" } else { id };
+    if tests.is_empty() {
         println!("  {id:<4} open        {text}");
         return;
     }
-    let mut outcomes = Vec::new();
-    for (file, sentence) in &row.tests {
-        outcomes.push((sentence, runner.run(file, sentence)));
-    }
-    let took: f64 = outcomes.iter().map(|(_, outcome)| outcome.took.as_secs_f64()).sum();
-    let is_ok = outcomes.iter().all(|(_, outcome)| outcome.is_ok);
+    let took: f64 = outcomes.iter().map(|outcome| outcome.took.as_secs_f64()).sum();
+    let is_ok = outcomes.iter().all(|outcome| outcome.is_ok);
     println!("  {id:<4} {:<6} {took:5.1} s  {text}", if is_ok { "ok" } else { "FAILED" });
-    for (sentence, outcome) in outcomes {
+    for ((_, sentence), outcome) in tests.iter().zip(outcomes) {
         if !outcome.is_ok {
             failed.push(sentence.clone());
         }
@@ -65,6 +88,13 @@ struct Row {
     text: String,
     /// Files below `crates/edge`, and sentences that are the names of tests in them.
     tests: Vec<(String, String)>,
+}
+
+impl Row {
+    fn of_long_test((file, name): (String, String)) -> Self {
+        let text = name.replace('_', " ");
+        Self { id: "long".to_owned(), tests: vec![(file, text.clone())], text }
+    }
 }
 
 fn rows(text: &str) -> Vec<Row> {
@@ -93,6 +123,16 @@ fn row(line: &str) -> Row {
     Row { id: id.to_owned(), text: text.to_owned(), tests }
 }
 
+/// A test in a program with tests.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Test {
+    program: PathBuf,
+    /// The file of the page.
+    file: String,
+    /// Its name, with its modules.
+    name: String,
+}
+
 struct Outcome {
     is_ok: bool,
     took: Duration,
@@ -104,7 +144,7 @@ struct Outcome {
 struct Runner {
     /// By file of the page: the program, and the names of its tests.
     programs: BTreeMap<String, (PathBuf, Vec<String>)>,
-    outcomes: BTreeMap<(String, String), (bool, String)>,
+    outcomes: BTreeMap<Test, Outcome>,
 }
 
 impl Runner {
@@ -146,26 +186,40 @@ impl Runner {
         tests.collect()
     }
 
-    /// Runs a test, unless it has been run.
-    fn run(&mut self, file: &str, sentence: &str) -> Outcome {
+    /// The test with this sentence as its name.
+    fn named(&self, (file, sentence): &(String, String)) -> Test {
         let (program, names) = &self.programs[file];
         let name = sentence.replace(' ', "_");
         let mut found = names.iter().filter(|full| full.rsplit("::").next() == Some(&name));
         let (Some(full), None) = (found.next(), found.next()) else {
             panic!("{file}: {name} is not the name of one test");
         };
+        Test { program: program.clone(), file: file.clone(), name: full.clone() }
+    }
+
+    /// Those that have not been run, each once.
+    fn due(&self, tests: Vec<Test>) -> VecDeque<Test> {
+        let mut due = VecDeque::new();
+        for test in tests {
+            if !due.contains(&test) && !self.outcomes.contains_key(&test) {
+                due.push_back(test);
+            }
+        }
+        due
+    }
+}
+
+impl Test {
+    fn run(&self) -> Outcome {
+        let Self { program, file, name } = self;
         let begin = Instant::now();
-        let key = (file.to_owned(), full.clone());
-        let (is_ok, output) = self.outcomes.entry(key).or_insert_with(|| {
-            let words = ["--include-ignored", "--exact", full, "--show-output"];
-            let (ended_well, output) = run(program, file, &words);
-            let is_ok = ended_well && output.contains(&format!("test {full} ... ok\n"));
-            let heading = format!("---- {full} stdout ----\n");
-            let printed = output.split_once(&heading).and_then(|(_, rest)| rest.split("\n\n").next());
-            let printed = printed.map(str::to_owned).unwrap_or_default();
-            (is_ok, if is_ok { printed } else { output })
-        });
-        Outcome { is_ok: *is_ok, took: begin.elapsed(), output: output.clone() }
+        let (ended_well, output) =
+            run(program, file, &["--include-ignored", "--exact", name, "--show-output"]);
+        let is_ok = ended_well && output.contains(&format!("test {name} ... ok\n"));
+        let heading = format!("---- {name} stdout ----\n");
+        let printed = output.split_once(&heading).and_then(|(_, rest)| rest.split("\n\n").next());
+        let printed = printed.map(str::to_owned).unwrap_or_default();
+        Outcome { is_ok, took: begin.elapsed(), output: if is_ok { printed } else { output } }
     }
 }
 
