@@ -37,7 +37,7 @@ const PARTS: [(&str, fn()); 10] = [
     ("service", service::show),
 ];
 
-/// What is shown only if it is named: it takes an hour.
+/// What is shown only if it is named: it takes a quarter of an hour.
 const LONG_PARTS: [(&str, fn()); 1] = [("field", field::show)];
 
 fn main() -> ExitCode {
