@@ -18,9 +18,9 @@ use elsewhere as system;
 use linux as system;
 
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, SourceCheck, Translations,
-    Tun, Uplinks, Watched, connected, fault_of, fault_of_other_name, force_buffers, is_about_another,
-    is_refusal, listening, next_error, since_boot, strict_source_check,
+    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Uplinks,
+    Watched, connected, fault_of, fault_of_other_name, force_buffers, is_about_another, is_refusal,
+    listening, next_error, since_boot, strict_source_check,
 };
 pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};
 
@@ -93,4 +93,13 @@ pub(crate) const READY_AT_ONCE: usize = 16;
 pub(crate) enum Room {
     NotNeeded,
     Awaited,
+}
+
+/// The use of the devices by a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SourceCheck {
+    /// Datagrams arrive on them, too: they need a loose check.
+    Loosened,
+    /// Only segments over TCP arrive.
+    AsItIs,
 }

@@ -18,7 +18,7 @@ pub(crate) use self::datagrams::{
 };
 pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
-pub(crate) use self::without::{Network, SourceCheck, Translations, Tun};
+pub(crate) use self::without::{Network, Translations, Tun};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = false;

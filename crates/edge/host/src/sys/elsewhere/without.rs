@@ -13,7 +13,7 @@ use super::{Snapshot, Source};
 use crate::error::Error;
 use crate::path::NumberedPath;
 use crate::ranges::Ranges;
-use crate::sys::Received;
+use crate::sys::{Received, SourceCheck};
 
 /// A TUN device.
 #[derive(Debug)]
@@ -61,15 +61,6 @@ impl Translations {
     pub(crate) fn of(&self, _inside: &FourTuple) -> Option<FourTuple> {
         match *self {}
     }
-}
-
-/// The use of the devices by a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SourceCheck {
-    /// Datagrams arrive on them, too.
-    Loosened,
-    /// Only segments over TCP arrive.
-    AsItIs,
 }
 
 /// The network around it.

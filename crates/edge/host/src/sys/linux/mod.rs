@@ -1,23 +1,18 @@
 //! Linux: TUN devices, policy routing and address translation for TCP; netlink, `ppoll`, epoll, and the queues of errors of sockets.
 
 mod announcements;
-mod cookie;
 mod datagrams;
 mod icmp;
 mod setup;
 mod time;
-mod translations;
-mod tun;
 mod waiting;
 
 pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 pub(crate) use self::icmp::next as next_error;
-pub(crate) use self::setup::{Network, Snapshot, SourceCheck, Uplinks, strict_source_check};
+pub(crate) use self::setup::{Network, Snapshot, Translations, Tun, Uplinks, strict_source_check};
 pub use self::setup::{default_devices, device_with, path_obstacles, present, shared_networks};
 pub(crate) use self::time::since_boot;
-pub(crate) use self::translations::Translations;
-pub(crate) use self::tun::Tun;
 pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
 
 /// Whether packets of a path leave by its device, whatever the routes are.
@@ -25,6 +20,9 @@ pub(crate) const BINDS_TO_DEVICES: bool = true;
 
 /// The loopback device.
 pub const LOOPBACK: &str = "lo";
+
+/// The prefix of the names of our TUN devices.
+const NAME_PREFIX: &str = "plait";
 
 /// Longest name of a device (linux/if.h: IFNAMSIZ less the end of the string).
 const MAX_NAME: usize = 15;

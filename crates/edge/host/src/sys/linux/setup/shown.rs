@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::addresses::Prefix;
-use super::command::ip_json;
+use super::command::run;
 use super::links::{Address, Flags, Link, Scope};
 use super::neighbours::{Neighbour, Neighbours};
 use super::routing_tables::{LOCAL, MAIN, NextHop, Route, RoutingTables, Rule};
@@ -94,6 +94,12 @@ struct ShownNeighbour {
 
 fn parsed<T: DeserializeOwned>(text: &str) -> Vec<T> {
     serde_json::from_str(text).expect("as ip prints it")
+}
+
+/// What `ip -json` prints; nothing for an empty list.
+fn ip_json<T: DeserializeOwned>(words: &str) -> Vec<T> {
+    let text = run("ip", &format!("-json {words}")).expect("ip");
+    if text.trim().is_empty() { Vec::new() } else { parsed(&text) }
 }
 
 fn table(name: &str) -> u32 {
@@ -210,7 +216,7 @@ impl Neighbours {
 
     /// The neighbours that `ip` shows.
     pub(super) fn by_ip() -> Self {
-        Self::of_shown(ip_json("neighbour show").expect("ip"))
+        Self::of_shown(ip_json("neighbour show"))
     }
 
     fn of_shown(shown: Vec<ShownNeighbour>) -> Self {
@@ -253,14 +259,14 @@ impl Snapshot {
 
     /// The state that `ip` shows, by five programs.
     pub(super) fn by_ip() -> Self {
-        let links: Vec<Value> = ip_json("-details address show").expect("ip");
+        let links: Vec<Value> = ip_json("-details address show");
         let tunnels = Tunnels::of(&links);
         let links =
             links.into_iter().map(|link| serde_json::from_value::<ShownLink>(link).expect("a device").into());
         let tables = Family::BOTH.map(|family| {
             let option = family.option();
-            let routes = ip_json(&format!("{option} route show table all")).expect("ip");
-            RoutingTables::of_shown(family, routes, ip_json(&format!("{option} rule show")).expect("ip"))
+            let routes = ip_json(&format!("{option} route show table all"));
+            RoutingTables::of_shown(family, routes, ip_json(&format!("{option} rule show")))
         });
         Self::with(links.collect(), tables, tunnels)
     }

@@ -11,7 +11,7 @@ use super::tunnels::Tunnels;
 use crate::error::Error;
 use crate::path_rule::PathRule;
 use crate::shared_networks::SharedNetworks;
-use crate::sys::linux::tun::NAME_PREFIX;
+use crate::sys::linux::NAME_PREFIX;
 use crate::sys::{Candidate, Device};
 
 /// Largest number of devices whose routes are listed one device after the other. For each list, the kernel walks through all routes, which

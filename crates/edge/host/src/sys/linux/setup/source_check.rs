@@ -3,25 +3,21 @@
 //! A strict check (1) drops a packet that arrives on another device than the one that the kernel's own route to its source leads over. The
 //! answers over UDP to a path besides the default route are such packets. A loose check (2) drops packets from sources without a route. The
 //! larger of the values for the device and for all devices counts. Segments over TCP pass: to the kernel they are packets for an address of
-//! the stack, whose routes are those of the path ([`super::routes`]).
+//! the stack, whose routes are those of the path (`tcp/path_tables.rs`).
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use tracing::{debug, info};
-
 use super::links::Link;
 use super::routes::device_from;
 use super::snapshot::{Family, Snapshot};
-use super::sysctl::Journal;
 use crate::error::Error;
 use crate::path_obstacle::{PathObstacle, sysctl_name};
 use crate::sys::LOOPBACK;
 
 const STRICT: &str = "1";
-const LOOSE: &str = "2";
+pub(super) const LOOSE: &str = "2";
 
 /// The device's name for the setting of all devices.
 const ALL: &str = "all";
@@ -29,20 +25,8 @@ const ALL: &str = "all";
 /// An address of documentation (RFC 5737): packets to it take the default route.
 const SOMEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// The use of the devices by a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SourceCheck {
-    /// Datagrams arrive on them, too: they need a loose check.
-    Loosened,
-    /// Only segments over TCP arrive.
-    AsItIs,
-}
-
-/// The devices whose check a host has made loose, by the kernel's number: a device that comes again has a new number and the old setting.
-#[derive(Default, Debug)]
-pub(super) struct Loosened(BTreeSet<u32>);
-
-fn setting(device: &str) -> String {
+/// The name of the setting of a device.
+pub(super) fn setting(device: &str) -> String {
     format!("net/ipv4/conf/{device}/rp_filter")
 }
 
@@ -51,50 +35,6 @@ fn strict_by(device: &str, value: impl Fn(&str) -> Option<String>) -> Option<&st
     let values = [device, ALL].map(|name| (name, value(&setting(name)).unwrap_or_default()));
     let is_loose = values.iter().any(|(_, value)| value == LOOSE);
     values.iter().find(|(_, value)| value == STRICT && !is_loose).map(|(name, _)| *name)
-}
-
-/// Makes the check of this device loose and returns true, if the value before can be noted in the journal, which restores it.
-fn loosen(journal: &Journal, device: &str) -> bool {
-    let name = setting(device);
-    let before = journal.value(&name);
-    match journal.open_behind(&[name], LOOSE, || Ok(())) {
-        Ok(false) => false,
-        Ok(true) => {
-            info!(
-                device,
-                before,
-                now = LOOSE,
-                "the kernel's check of sources (rp_filter) is loose while plait runs: answers over UDP arrive"
-            );
-            true
-        }
-        Err(error) => {
-            // The path over UDP warns of the setting.
-            debug!(%error, device, "the check of sources stays strict");
-            false
-        }
-    }
-}
-
-impl Loosened {
-    /// Makes the check of these devices loose where it would drop answers from beyond the default route, once for each device: an
-    /// administrator may set it again.
-    pub(super) fn extend<'a>(
-        &mut self,
-        journal: &Journal,
-        snapshot: &Snapshot,
-        devices: impl Iterator<Item = &'a str>,
-    ) {
-        for (device, link) in devices.filter_map(|device| Some((device, snapshot.link(device)?))) {
-            let Some(own) = link.v4().filter(|_| link.is_up() && snapshot.leads_out(device)) else {
-                continue;
-            };
-            let is_new = !self.0.contains(&link.index);
-            if is_new && strict_source_check(device, own, None).is_some() && loosen(journal, device) {
-                self.0.insert(link.index);
-            }
-        }
-    }
 }
 
 /// The setting that drops answers to datagrams from `own`, the address of `device`, to `towards` or beyond the default route.
@@ -149,24 +89,6 @@ fn obstacles_of(snapshot: &Snapshot, link: &Link, towards: Option<IpAddr>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_check_stays_strict_if_the_value_before_cannot_be_noted() {
-        let settings = std::env::temp_dir().join(format!("plait-source-check-{}", std::process::id()));
-        let file = settings.join(setting("eth0"));
-        fs::create_dir_all(file.parent().expect("a directory")).expect("made");
-        fs::write(&file, "1\n").expect("written");
-        let journal = |directory: &str| Journal::at(Path::new(directory), 1, &settings);
-        let is_loosened = loosen(&journal("/proc/no/such/directory"), "eth0");
-        assert_eq!((is_loosened, fs::read_to_string(&file).expect("there").trim()), (false, "1"));
-        let kept = journal(&settings.join("journal").to_string_lossy());
-        assert!(loosen(&kept, "eth0"));
-        assert_eq!(fs::read_to_string(&file).expect("there"), "2");
-        assert!(kept.restore());
-        assert_eq!(fs::read_to_string(&file).expect("there"), "1");
-        assert!(!loosen(&kept, "gone"));
-        fs::remove_dir_all(&settings).expect("removed");
-    }
 
     #[test]
     fn the_larger_value_of_the_device_and_of_all_counts() {

@@ -13,8 +13,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use tracing::{debug, info};
 
+use super::cookie;
 use crate::error::Error;
-use crate::sys::linux::cookie;
 
 /// Directory of the files: on a file system that is emptied at each boot.
 const DIRECTORY: &str = "/run/plait";

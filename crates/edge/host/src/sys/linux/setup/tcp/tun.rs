@@ -7,14 +7,12 @@ use plait_carrier::IpPacket;
 use plait_tun::{Device, VnetHeader};
 use plait_wire::Trust;
 
-use super::waiting::Source;
 use crate::error::Error;
 use crate::sys::Received;
+use crate::sys::linux::waiting::Source;
 
 /// Name of our devices: the kernel puts the first free number in.
 const NAME: &str = "plait%d";
-/// The prefix of all their names.
-pub(crate) const NAME_PREFIX: &str = "plait";
 
 /// The device of a host.
 #[derive(Debug)]

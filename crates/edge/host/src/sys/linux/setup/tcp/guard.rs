@@ -20,12 +20,13 @@ use std::fmt::Write;
 use serde::Deserialize;
 use tracing::debug;
 
-use super::command::{ip_json, run, run_with_input, try_run};
-use super::routes::PROTOCOL;
-use super::snapshot::Family;
+use super::path_tables::PROTOCOL;
+use super::script::{ip_json, run_with_input, try_run};
 use super::sysctl::Journal;
 use crate::error::Error;
-use crate::sys::linux::tun::NAME_PREFIX;
+use crate::sys::linux::NAME_PREFIX;
+use crate::sys::linux::setup::command::run;
+use crate::sys::linux::setup::snapshot::Family;
 
 /// Not a number behind the prefix of our tables: no host takes it for the table of a killed one.
 const TABLE: &str = "plait-guard";

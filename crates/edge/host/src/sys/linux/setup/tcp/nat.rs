@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::addresses::Subnets;
-use super::command::{run, run_with_input, try_run};
+use super::script::{run_with_input, try_run};
+use super::subnets::Subnets;
 use crate::error::Error;
-use crate::sys::linux::tun::NAME_PREFIX;
+use crate::sys::linux::NAME_PREFIX;
+use crate::sys::linux::setup::command::run;
 
 /// The prefix of our tables; the number of their device follows.
 const TABLE_PREFIX: &str = "plait-";
