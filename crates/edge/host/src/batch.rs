@@ -8,11 +8,11 @@ use plait_base::{Instant, PathId};
 use plait_endpoint::Arrival;
 use plait_pcap::Direction;
 use plait_wire::{IcmpError, Malformed, Packet, Segment};
-use tracing::{debug, trace};
 
 use crate::capture::Capture;
 use crate::carrier::LocalAddress;
 use crate::clock::Clock;
+use crate::log::{debug, trace};
 use crate::pool::{Buffer, Pool};
 use crate::stack_address;
 use crate::sys::Received;

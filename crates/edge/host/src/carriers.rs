@@ -6,17 +6,15 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use plait_base::{Duration, PathId};
-use tracing::info;
 
 use crate::carrier::{Carrier, CarrierPaths};
 use crate::error::Error;
-use crate::over_tun::OverTun;
+use crate::log::info;
 use crate::path_rule::PathRule;
 use crate::ranges::{MAX_PATHS, Ranges};
-use crate::sys::{LOOPBACK, Network, SourceCheck, Tun};
-use crate::udp::{OverUdp, Udp};
+use crate::sys::{LOOPBACK, SourceCheck};
 use crate::wake::Wake;
-use crate::without_tun::PlainNetwork;
+use crate::{over_tun, udp};
 
 /// The name of a carrier. Its text is that of the program's options and of its status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,6 +52,9 @@ const _: () = assert!(MAX_CARRIERS * MAX_PATHS < 1 << u8::BITS);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathCarriers(ArrayVec<CarrierKind, MAX_CARRIERS>);
 
+/// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
+
 /// The inputs of the opening of a carrier.
 pub(crate) struct Setup<'a> {
     pub(crate) rules: &'a [PathRule],
@@ -80,6 +81,16 @@ pub(crate) struct OpenCarriers {
 impl CarrierKind {
     /// The carriers that a host can have, the preferred ones first.
     pub const ALL: &'static [Self] = &[Self::Tcp, Self::Udp];
+
+    /// Whether this build has the carrier: a feature of the crate.
+    pub(crate) fn is_built(self) -> bool {
+        match self {
+            Self::Tcp => cfg!(feature = "tcp"),
+            Self::Udp => cfg!(feature = "udp"),
+            #[cfg(test)]
+            Self::Queues => true,
+        }
+    }
 
     /// Its addition to the description of a path in a capture.
     pub(crate) fn in_captures(self) -> &'static str {
@@ -121,40 +132,35 @@ impl Carriers {
         self.over(device).contains(&kind) || !CarrierKind::ALL.contains(&kind)
     }
 
-    /// Opens the carriers. [`Carriers::Auto`] goes without TCP if a privilege or a feature of the system is missing.
+    /// Opens the carriers. [`Carriers::Auto`] goes without TCP if a privilege or a feature of the system or of this build is missing, and
+    /// without UDP if this build has none. A carrier that was asked for by name is never replaced.
     pub(crate) fn open(self, setup: &Setup<'_>) -> Result<OpenCarriers, Error> {
         let mut open = OpenCarriers::none();
-        let may_use = |kind: CarrierKind| {
-            setup.rules.iter().any(|rule| self.over(rule.name().unwrap_or_default()).contains(&kind))
-        };
-        if may_use(CarrierKind::Tcp) {
+        let over = |rule: &PathRule| self.over(rule.name().unwrap_or_default());
+        let has_other = self == Self::Auto && CarrierKind::Udp.is_built();
+        if setup.rules.iter().any(|rule| over(rule).contains(&CarrierKind::Tcp)) {
             // UDP alone changes no settings.
-            let source_check = if self == Self::Auto { SourceCheck::Loosened } else { SourceCheck::AsItIs };
-            match over_tun(setup.ranges, source_check) {
-                Err(error) if self == Self::Auto && error.is_missing_privilege_or_feature() => {
+            let source_check = if has_other { SourceCheck::Loosened } else { SourceCheck::AsItIs };
+            match over_tun::open(setup.ranges, source_check) {
+                Err(error) if has_other && error.is_missing_privilege_or_feature() => {
                     info!(%error, "TCP is not available: UDP only");
                     open.tcp_missing = Some(error.to_string());
                 }
                 opened => open.add(opened?),
             }
         }
-        if may_use(CarrierKind::Udp) {
-            open.add(over_udp(setup)?);
+        let has_tcp = |rule| self == Self::Auto && over(rule).contains(&CarrierKind::Tcp);
+        if setup.rules.iter().any(|rule| over(rule).contains(&CarrierKind::Udp)) {
+            match udp::open(setup) {
+                // Each path has TCP, which is open.
+                Err(Error::NotBuilt { .. }) if setup.rules.iter().all(has_tcp) => {
+                    info!("this build has no UDP: TCP only");
+                }
+                opened => open.add(opened?),
+            }
         }
         Ok(open)
     }
-}
-
-fn over_tun(ranges: &Ranges, source_check: SourceCheck) -> Result<Opened, Error> {
-    let tun = Arc::new(Tun::create()?);
-    let network = Network::prepare(tun.clone(), ranges, source_check)?;
-    Ok(Opened { carrier: Box::new(OverTun::new(tun)), paths: Box::new(network) })
-}
-
-fn over_udp(setup: &Setup<'_>) -> Result<Opened, Error> {
-    let udp = Arc::new(Udp::new(setup.keep_alive, setup.wake.signal())?);
-    let carrier = Box::new(OverUdp::new(udp.clone()));
-    Ok(Opened { carrier, paths: Box::new(PlainNetwork::new(udp)) })
 }
 
 impl OpenCarriers {

@@ -14,13 +14,13 @@ use plait_base::{Duration, Instant};
 use plait_endpoint::{ConnectionId, Endpoint, Transmit};
 use plait_mptcp::{CryptoJob, CryptoResult};
 use plait_wire::Packet;
-use tracing::{error, info};
 
 use crate::attendance::{Attendance, LONGEST_WAIT};
 use crate::batch::{Arrived, Inbox, Outbox, Outgoing};
 use crate::capture::Capture;
 use crate::carrier::{Arrivals, Carrier, Sent};
 use crate::carriers::{MAX_CARRIERS, PathCarriers};
+use crate::log::{error, info};
 use crate::pool::Pool;
 use crate::refusals::{Line, Refusals};
 use crate::shared::{Phase, Shared, State};

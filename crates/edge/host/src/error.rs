@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitStatus;
 
+use crate::carriers::CarrierKind;
+
 /// An error of setting up a host or a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,6 +15,14 @@ pub enum Error {
         source: io::Error,
         /// The fix.
         fix: &'static str,
+    },
+    /// This build of plait has no such carrier.
+    #[error(
+        "this build of plait has no {carrier}\n  fix: build it with the feature `{carrier}`, or choose another carrier"
+    )]
+    NotBuilt {
+        /// The carrier.
+        carrier: CarrierKind,
     },
     /// A program that sets up the network failed.
     #[error("`{command}` failed ({status}): {message}")]
@@ -38,7 +48,7 @@ pub enum Error {
         /// The command line.
         command: String,
         /// The part that cannot be parsed.
-        source: serde_json::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A kernel setting cannot be changed.
     #[error("cannot set {name} to {value}: {source}\n  fix: run as root, with /proc/sys and /run writable")]
@@ -153,11 +163,12 @@ impl Error {
         Self::System { action, source: source.into() }
     }
 
-    /// Whether a privilege, a device or a program is missing, as opposed to a wrong request.
+    /// Whether a privilege, a device, a program or a feature of this build is missing, as opposed to a wrong request.
     #[must_use]
     pub fn is_missing_privilege_or_feature(&self) -> bool {
         match self {
             Self::Tun { .. }
+            | Self::NotBuilt { .. }
             | Self::MissingProgram { .. }
             | Self::Setting { .. }
             | Self::Program { .. }

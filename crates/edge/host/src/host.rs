@@ -12,15 +12,15 @@ use arrayvec::ArrayVec;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
 use plait_mptcp::{Config, Path};
-use tracing::warn;
 
 use crate::capture::{Capture, Interface, Outside};
-use crate::carriers::{Carriers, MAX_CARRIERS, OpenCarriers, Opened, PathCarriers, Setup};
+use crate::carriers::{Carriers, KEEP_ALIVE, MAX_CARRIERS, OpenCarriers, Opened, PathCarriers, Setup};
 use crate::clock::Clock;
 use crate::control::PathControl;
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::listener::Listener;
+use crate::log::warn;
 use crate::network_monitor::NetworkMonitor;
 use crate::networks::Networks;
 use crate::os_random::OsRandom;
@@ -32,7 +32,6 @@ use crate::shared::{Awaited, Phase, Shared};
 use crate::shared_networks::SharedNetwork;
 use crate::stream::{AbortOnDrop, Stream};
 use crate::sys::BINDS_TO_DEVICES;
-use crate::udp::KEEP_ALIVE;
 use crate::wake::Wake;
 use crate::workers::Workers;
 

@@ -25,11 +25,24 @@
 //! # }
 //! ```
 //!
+//! The features `tcp` and `udp` are the carriers that a build has, at least one. With `tracing` the host writes its log.
+//!
 //! A host has three threads: the driver, which moves packets; the network monitor, which follows links, addresses and routes; and, while a
 //! capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open blocks. Connections are in the endpoint
 //! behind one lock, which is held for the protocol's work alone.
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
+// The build with everything is checked for both.
+#![cfg_attr(
+    not(all(feature = "tcp", feature = "udp", target_os = "linux")),
+    allow(dead_code, reason = "some functions have one carrier as their only user")
+)]
+#![cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "some values are only logged"))]
+
+#[cfg(not(any(feature = "tcp", feature = "udp")))]
+compile_error!(
+    "plait carries segments over TCP or UDP: turn on the feature `tcp`, the feature `udp`, or both"
+);
 
 mod attendance;
 mod batch;
@@ -43,9 +56,14 @@ mod error;
 mod failure;
 mod host;
 mod listener;
+mod log;
 mod network_monitor;
 mod networks;
 mod os_random;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mod over_tun;
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+#[path = "without_tcp.rs"]
 mod over_tun;
 mod path;
 mod path_obstacle;
@@ -61,9 +79,12 @@ mod shared_networks;
 mod stack_address;
 mod stream;
 mod sys;
+#[cfg(feature = "udp")]
+mod udp;
+#[cfg(not(feature = "udp"))]
+#[path = "without_udp.rs"]
 mod udp;
 mod wake;
-mod without_tun;
 mod workers;
 
 pub use carriers::{CarrierKind, Carriers, PathCarriers};

@@ -13,10 +13,10 @@ use std::time::Duration;
 use plait_base::{LogLimit, PathId};
 use plait_mptcp::Path;
 use tokio::sync::oneshot;
-use tracing::{debug, info, warn};
 
 use crate::carriers::PathCarriers;
 use crate::error::Error;
+use crate::log::{debug, info, warn};
 use crate::networks::{Networks, RuleChange};
 use crate::shared::Shared;
 use crate::sys::Announcements;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use plait_base::{Instant, PathId};
 use plait_mptcp::Path;
-use tracing::info;
 
 use crate::carrier::CarrierPaths;
 use crate::carriers::{Carriers, MAX_CARRIERS, PathCarriers, path_id, slot_of};
 use crate::error::Error;
+use crate::log::info;
 use crate::path::{NumberedPath, PathSpec};
 use crate::path_rule::PathRule;
 use crate::selection::{Change, Selection, SlotState};

@@ -8,19 +8,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use plait_carrier::IpPacket;
 use plait_mptcp::Path;
-use tracing::{debug, warn};
 
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
-use crate::carriers::CarrierKind;
+use crate::carriers::{CarrierKind, Opened};
 use crate::error::Error;
+use crate::log::{debug, warn};
 use crate::path::NumberedPath;
 use crate::pool::Buffer;
+use crate::ranges::Ranges;
 use crate::segmentation::wire_segments;
-use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, Tun};
+use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, SourceCheck, Tun};
 
 /// Most packets read at once: enough to share one lock, few enough that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
+
+/// Opens the carrier.
+pub(crate) fn open(ranges: &Ranges, source_check: SourceCheck) -> Result<Opened, Error> {
+    let tun = Arc::new(Tun::create()?);
+    let network = Network::prepare(tun.clone(), ranges, source_check)?;
+    Ok(Opened { carrier: Box::new(OverTun::new(tun)), paths: Box::new(network) })
+}
 
 /// The TUN device of a host.
 pub(crate) struct OverTun {
@@ -34,7 +42,7 @@ pub(crate) struct OverTun {
 }
 
 impl OverTun {
-    pub(crate) fn new(tun: Arc<Tun>) -> Self {
+    fn new(tun: Arc<Tun>) -> Self {
         Self { tun, spare: None, packet: IpPacket::default(), cut_here: false }
     }
 
@@ -111,10 +119,11 @@ impl Carrier for OverTun {
             };
             let (packet, rest) = buffer.split(len);
             self.spare = rest;
-            match received {
-                Some(received) => inbox.take_packet(&packet, received),
-                None => debug!(len, "a packet that is no TCP segment of any kind"),
-            }
+            let Some(received) = received else {
+                debug!(len, "a packet that is no TCP segment of any kind");
+                continue;
+            };
+            inbox.take_packet(&packet, received);
         }
         Ok(Arrivals::More)
     }

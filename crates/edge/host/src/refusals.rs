@@ -35,6 +35,6 @@ impl Refusals {
 impl Line {
     pub(crate) fn write(&self) {
         let Self { unsealed: Unsealed { remote, why }, others } = self;
-        tracing::warn!(from = %remote, why, others, "refused a peer that cannot be sealed as required; nothing less is allowed");
+        crate::log::warn!(from = %remote, why, others, "refused a peer that cannot be sealed as required; nothing less is allowed");
     }
 }

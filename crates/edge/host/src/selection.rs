@@ -4,9 +4,9 @@
 //! another name now keeps its slot, and its connections.
 
 use plait_base::{Instant, LogLimit};
-use tracing::warn;
 
 use crate::error::Error;
+use crate::log::warn;
 use crate::path::PathSpec;
 use crate::path_rule::PathRule;
 use crate::ranges::MAX_PATHS;

@@ -92,7 +92,7 @@ impl KeyLog for KeyLogFile {
             && !written.has_failed
         {
             written.has_failed = true;
-            tracing::warn!(%error, "the key log is not complete");
+            crate::log::warn!(%error, "the key log is not complete");
         }
     }
 }

@@ -16,10 +16,12 @@
 //! On systems without permission bits (Windows) neither is checked, which a warning reports, and no key log is written.
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files")]
+#![cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "some values are only logged"))]
 
 mod identity;
 mod key_log;
 mod known_peers;
+mod log;
 mod secret;
 #[cfg(not(unix))]
 mod unchecked;

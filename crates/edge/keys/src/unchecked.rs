@@ -16,7 +16,7 @@ use crate::secret::ForeignFile;
 pub(crate) fn exposed(_open: &File, name: &Path, _bits: u32) -> io::Result<Option<u32>> {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        tracing::warn!(
+        crate::log::warn!(
             file = %name.display(),
             "this system does not check whether other users can read key files or change lists of trusted keys"
         );

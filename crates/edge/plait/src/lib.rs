@@ -53,6 +53,14 @@
 //! Carrying them over UDP ([`Carriers::Udp`]) needs sockets only: any user can do it, and two hosts of one machine reach each
 //! other.
 //!
+//! # Features
+//!
+//! - `tcp` and `udp`, both on by default: the carriers of a build, which has at least one. A carrier that is not built in and is asked for
+//!   by name is an error ([`ErrorKind::Unsupported`]); [`Carriers::Auto`] uses those that the build has.
+//! - `tracing`: the log, with warnings of what this machine does to connections, through the crate of that name. Off by default.
+//! - `serde`: figures of connections and hosts can be serialized.
+//! - `dnssec`: keys of unknown servers that their DNS zones publish and DNSSEC proves.
+//!
 //! # Cancel safety
 //!
 //! Each future of this crate may be dropped before it is ready, as `tokio::select!` does. No byte is lost or sent twice by that, and no

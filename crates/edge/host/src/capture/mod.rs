@@ -23,12 +23,12 @@ use plait_mptcp::{Path, PathClass};
 use plait_pcap::{Direction, Packet, Writer};
 use plait_tcp::FourTuple;
 use plait_wire::Trust;
-use tracing::error;
 
 use self::addresses::{Place, own_address};
 pub(crate) use self::outside::Outside;
 use crate::carriers::CarrierKind;
 use crate::error::Error;
+use crate::log::error;
 use crate::path::class_word;
 use crate::segmentation::{Layout, wire_segments};
 use crate::sys::Received;

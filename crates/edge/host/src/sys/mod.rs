@@ -6,6 +6,8 @@
 mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+mod without_translations;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,12 +19,20 @@ use elsewhere as system;
 #[cfg(target_os = "linux")]
 use linux as system;
 
+#[cfg(not(all(feature = "tcp", target_os = "linux")))]
+pub(crate) use self::without_translations::Translations;
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Network, Signal, Snapshot, Sockets, Source, Translations, Tun, Uplinks,
-    Watched, connected, fault_of, fault_of_other_name, force_buffers, is_about_another, is_refusal,
-    listening, next_error, since_boot, strict_source_check,
+    Announcements, BINDS_TO_DEVICES, Signal, Snapshot, Source, Uplinks, fault_of, fault_of_other_name,
+    since_boot,
 };
 pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(crate) use system::{Network, Translations, Tun};
+#[cfg(feature = "udp")]
+pub(crate) use system::{
+    Sockets, Watched, connected, force_buffers, is_about_another, is_refusal, listening, next_error,
+    strict_source_check,
+};
 
 /// Longest IP packet that is written with segmentation left to the kernel. A longer one is accepted too, but
 /// with the link header it no longer fits in 16 bits and the kernel cuts it up in software, twenty times

@@ -8,6 +8,7 @@
 mod asked;
 mod credit;
 mod over_udp;
+mod plain_network;
 mod receiving;
 mod sending;
 mod socket;
@@ -19,19 +20,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plait_base::{Duration, Instant, PathId};
 use plait_tcp::FourTuple;
-use tracing::debug;
 
 use self::asked::Asked;
 use self::credit::Credits;
+use self::over_udp::OverUdp;
+use self::plain_network::PlainNetwork;
 use self::socket::Socket;
+use crate::carriers::{self, Setup};
 use crate::error::Error;
+use crate::log::debug;
 use crate::stack_address;
 use crate::sys::{Signal, Sockets};
-
-pub(crate) use self::over_udp::OverUdp;
-
-/// Typical NATs drop the mapping of a UDP port after 30 s at the earliest; RFC 4787 requires two minutes.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
 /// The header is as long as TCP's, so that segments are as long, too. With the header of each datagram, the longest train is less than
 /// the 65,507 bytes of the kernel's limit. A longer super-segment becomes two trains, and the second costs as much as the first.
@@ -43,6 +42,13 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// Most sockets kept for subflows in TIME-WAIT. Beyond, those silent for the longest time are closed: a client of many short connections
 /// would run out of descriptors within the minute. The answer to a repeated FIN of the peer is then lost.
 const MOST_WAITING: usize = 128;
+
+/// Opens the carrier.
+pub(crate) fn open(setup: &Setup<'_>) -> Result<carriers::Opened, Error> {
+    let udp = Arc::new(Udp::new(setup.keep_alive, setup.wake.signal())?);
+    let carrier = Box::new(OverUdp::new(udp.clone()));
+    Ok(carriers::Opened { carrier, paths: Box::new(PlainNetwork::new(udp)) })
+}
 
 /// The use of a socket of a subflow that we opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,6 @@ use plait_base::Instant;
 use plait_endpoint::Endpoint;
 use plait_tcp::FourTuple;
 use plait_wire::Segment;
-use tracing::trace;
 
 use super::receiving::Receiver;
 use super::sending::Sender;
@@ -15,6 +14,7 @@ use super::{LONGEST_SUPER_SEGMENT, Udp, Use};
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, LocalAddress, Sent};
 use crate::carriers::CarrierKind;
+use crate::log::trace;
 use crate::sys::Source;
 
 /// The sockets of a host.

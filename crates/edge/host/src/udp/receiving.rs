@@ -7,12 +7,12 @@ use std::sync::Arc;
 use plait_carrier::tcp_in_udp::{Train, trains};
 use plait_wire::{Flags, Malformed};
 use quinn_udp::RecvMeta;
-use tracing::debug;
 
 use super::Udp;
 use super::socket::Socket;
 use crate::batch::Inbox;
 use crate::carrier::LocalAddress;
+use crate::log::debug;
 use crate::pool::Buffer;
 use crate::sys::{Ready, is_about_another};
 

@@ -8,7 +8,6 @@ mod announcements;
 mod datagrams;
 mod time;
 mod waiting;
-mod without;
 
 pub(crate) use self::addresses::{Snapshot, Uplinks, strict_source_check};
 pub use self::addresses::{default_devices, device_with, path_obstacles, present, shared_networks};
@@ -18,7 +17,6 @@ pub(crate) use self::datagrams::{
 };
 pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
-pub(crate) use self::without::{Network, Translations, Tun};
 
 /// Whether what a path sends leaves by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = false;

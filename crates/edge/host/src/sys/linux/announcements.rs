@@ -12,10 +12,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
-use tracing::trace;
 
 use super::waiting::Signal;
 use crate::error::Error;
+use crate::log::trace;
 
 /// Multicast groups of NETLINK_ROUTE (linux/rtnetlink.h): links; and addresses, routes, rules and settings of both families.
 const LINK_GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400 | 0x80 | 1 << 18 | 1 << 23 | 1 << 24;

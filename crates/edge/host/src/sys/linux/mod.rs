@@ -8,12 +8,20 @@ mod time;
 mod waiting;
 
 pub(crate) use self::announcements::Announcements;
+#[cfg(feature = "udp")]
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
+#[cfg(feature = "udp")]
 pub(crate) use self::icmp::next as next_error;
-pub(crate) use self::setup::{Network, Snapshot, Translations, Tun, Uplinks, strict_source_check};
+#[cfg(feature = "udp")]
+pub(crate) use self::setup::strict_source_check;
+#[cfg(feature = "tcp")]
+pub(crate) use self::setup::{Network, Translations, Tun};
+pub(crate) use self::setup::{Snapshot, Uplinks};
 pub use self::setup::{default_devices, device_with, path_obstacles, present, shared_networks};
 pub(crate) use self::time::since_boot;
-pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
+pub(crate) use self::waiting::{Signal, Source};
+#[cfg(feature = "udp")]
+pub(crate) use self::waiting::{Sockets, Watched};
 
 /// Whether packets of a path leave by its device, whatever the routes are.
 pub(crate) const BINDS_TO_DEVICES: bool = true;

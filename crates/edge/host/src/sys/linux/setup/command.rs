@@ -3,9 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use tracing::debug;
-
 use crate::error::Error;
+use crate::log::debug;
 
 /// Runs `program` with `words` split at white space and returns its standard output.
 pub(super) fn run(program: &'static str, words: &str) -> Result<String, Error> {

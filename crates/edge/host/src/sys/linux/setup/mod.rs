@@ -1,4 +1,4 @@
-//! The network around a host: the state of its devices, addresses, routes and neighbours, and for TCP what [`tcp`] changes in it.
+//! The network around a host: the state of its devices, addresses, routes and neighbours, and, in `tcp`, what TCP over TUN changes in it.
 
 mod addresses;
 mod command;
@@ -13,6 +13,7 @@ mod same_picture;
 mod shown;
 mod snapshot;
 mod source_check;
+#[cfg(feature = "tcp")]
 mod tcp;
 mod tunnels;
 mod uplinks;
@@ -28,7 +29,9 @@ use crate::sys::LOOPBACK;
 
 pub(crate) use self::snapshot::Snapshot;
 pub use self::source_check::path_obstacles;
+#[cfg(feature = "udp")]
 pub(crate) use self::source_check::strict_source_check;
+#[cfg(feature = "tcp")]
 pub(crate) use self::tcp::{Network, Translations, Tun};
 pub(crate) use self::uplinks::Uplinks;
 

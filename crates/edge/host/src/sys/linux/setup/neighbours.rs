@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use netlink_bindings::rt_neigh::{self, IterableNeighbourAttrs, NeighbourAttrs, NtfFlags, NudState};
-use tracing::debug;
 
 use super::links::{Link, in_hex};
 use super::netlink::Netlink;
 use crate::error::Error;
+use crate::log::debug;
 
 /// The neighbour table.
 #[derive(PartialEq, Eq, Default, Debug)]

@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send, socket,
 };
-use tracing::debug;
 
 use crate::error::Error;
+use crate::log::debug;
 
 /// Types of messages that end the answers (linux/netlink.h).
 const NLMSG_ERROR: u16 = 2;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use netlink_bindings::rt_route::{self, IterableRouteAttrs, RouteAttrs, RtmFlag, RtmType, Rtmsg};
 use netlink_bindings::rt_rule::{self, FibRuleAttrs, FibRuleHdr, FrAct, IterableFibRuleAttrs};
 use netlink_bindings::utils::{find_attr, nla_align_up, parse_i32, parse_ip, parse_u16};
-use tracing::debug;
 
 use super::addresses::Prefix;
 use super::netlink::Netlink;
 use super::routes::is_table_of_a_path;
 use super::snapshot::Family;
 use crate::error::Error;
+use crate::log::debug;
 
 /// Numbers of tables (linux/rtnetlink.h).
 pub(super) const MAIN: u32 = libc::RT_TABLE_MAIN as u32;

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use netlink_bindings::rt_link::{IterableLinkAttrs, LinkAttrs};
 use netlink_bindings::utils::{find_attr, parse_ip};
-use tracing::debug;
 
 use super::command::run;
 use super::links::Link;
+use crate::log::debug;
 
 /// The facts of one kind of device (linux/if_link.h).
 const IFLA_INFO_DATA: u16 = 2;

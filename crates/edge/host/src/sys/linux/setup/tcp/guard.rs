@@ -18,12 +18,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Deserialize;
-use tracing::debug;
 
 use super::path_tables::PROTOCOL;
 use super::script::{ip_json, run_with_input, try_run};
 use super::sysctl::Journal;
 use crate::error::Error;
+use crate::log::debug;
 use crate::sys::linux::NAME_PREFIX;
 use crate::sys::linux::setup::command::run;
 use crate::sys::linux::setup::snapshot::Family;

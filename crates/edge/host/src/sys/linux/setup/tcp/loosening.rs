@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tracing::{debug, info};
-
 use super::super::snapshot::Snapshot;
 use super::super::source_check::{LOOSE, setting, strict_source_check};
 use super::sysctl::Journal;
+use crate::log::{debug, info};
 
 /// The devices whose check a host has made loose, by the kernel's number: a device that comes again has a new number and the old setting.
 #[derive(Default, Debug)]

@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use plait_base::PathId;
 use plait_mptcp::{Path, PathClass};
-use tracing::{debug, info, warn};
 
 use self::guard::{Closed, Guard};
 use self::loosening::Loosened;
@@ -41,6 +40,7 @@ use super::snapshot::Snapshot;
 use crate::carrier::path_mtu;
 use crate::carriers::slot_of;
 use crate::error::Error;
+use crate::log::{debug, info, warn};
 use crate::path::{NumberedPath, PathSpec};
 use crate::ranges::Ranges;
 use crate::sys::linux::NAME_PREFIX;

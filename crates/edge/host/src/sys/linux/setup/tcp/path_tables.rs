@@ -78,7 +78,7 @@ impl PathTable {
                 // -force: a route that cannot be copied or is gone already does not stop the others.
                 let words = format!("{} -force -batch -", family.option());
                 if let Err(error) = run_with_input("ip", &words, &script) {
-                    tracing::debug!(%error, device = self.device, "some routes were not copied");
+                    crate::log::debug!(%error, device = self.device, "some routes were not copied");
                 }
             }
             *installed = wanted;
@@ -123,7 +123,7 @@ impl Entrance {
                  rule add to {subnet} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
             );
             match (run_with_input("ip", &format!("{} -batch -", family.option()), &script), family) {
-                (Err(error), Family::V6) => tracing::debug!(%error, "no IPv6 on this host"),
+                (Err(error), Family::V6) => crate::log::debug!(%error, "no IPv6 on this host"),
                 (result, Family::V4 | Family::V6) => drop(result?),
             }
         }
@@ -155,7 +155,7 @@ fn remove_table(family: Family, number: u32) {
     let script = format!("rule delete preference {PREFERENCE} lookup {number}\nroute flush table {number}\n");
     // -force: the table goes where the rule has gone already.
     if let Err(error) = run_with_input("ip", &format!("{} -force -batch -", family.option()), &script) {
-        tracing::debug!(%error, "not needed");
+        crate::log::debug!(%error, "not needed");
     }
 }
 

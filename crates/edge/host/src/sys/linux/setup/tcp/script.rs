@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::Stdio;
 
 use serde::de::DeserializeOwned;
-use tracing::{debug, trace};
 
 use crate::error::Error;
+use crate::log::{debug, trace};
 use crate::sys::linux::setup::command::{checked, command, run};
 
 /// The same as [`run`], for a command that may fail because its effect is already there.
@@ -39,5 +39,7 @@ pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error>
     if output.trim().is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_str(&output).map_err(|source| Error::Output { command: format!("ip {words}"), source })
+    let not_json =
+        |source: serde_json::Error| Error::Output { command: format!("ip {words}"), source: source.into() };
+    serde_json::from_str(&output).map_err(not_json)
 }

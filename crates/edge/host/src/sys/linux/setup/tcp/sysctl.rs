@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::net::if_::{if_indextoname, if_nametoindex};
-use tracing::{debug, info};
 
 use super::cookie;
 use crate::error::Error;
+use crate::log::{debug, info};
 
 /// Directory of the files: on a file system that is emptied at each boot.
 const DIRECTORY: &str = "/run/plait";

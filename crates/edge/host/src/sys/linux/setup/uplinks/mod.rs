@@ -17,7 +17,6 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
 use plait_mptcp::PathClass;
-use tracing::{debug, warn};
 
 use self::coming::Coming;
 use self::uplink::{Gateway, Uplink};
@@ -26,6 +25,7 @@ use super::neighbours::Neighbours;
 use super::snapshot::Snapshot;
 use super::tunnels::Tunnels;
 use crate::error::Error;
+use crate::log::{debug, warn};
 use crate::path::PathSpec;
 use crate::path_rule::PathRule;
 use crate::shared_networks::SharedNetworks;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use plait_base::PathId;
 use plait_mptcp::{Path, PathClass};
-use tracing::{debug, warn};
 
+use super::{Place, Udp};
 use crate::carrier::{CarrierPaths, path_mtu};
 use crate::error::Error;
+use crate::log::{debug, warn};
 use crate::path::{NumberedPath, PathSpec};
 use crate::path_obstacle::PathObstacle;
 use crate::stack_address;
 use crate::sys::{Device, Snapshot, strict_source_check};
-use crate::udp::{Place, Udp};
 
 /// The paths of a host over UDP.
 pub(crate) struct PlainNetwork {
