@@ -55,6 +55,9 @@ impl Connection {
             | State::LastAck
             | State::TimeWait => self.arrive_synchronized(now, segment, repeats),
         };
+        if let (Arrival::Accepted { .. }, 1..) = (arrival, segment.payload.len()) {
+            self.stats.longest_received = self.stats.longest_received.max(longest_packet(segment));
+        }
         if let Arrival::Dropped(_) = arrival {
             log::debug!(
                 ?arrival,
@@ -358,4 +361,10 @@ impl Connection {
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
         }
     }
+}
+
+/// Bytes of the longest packet in which a segment has arrived, IP header included.
+fn longest_packet(segment: &Segment) -> u16 {
+    let payload = segment.payload.len().min(segment.segment_size.into());
+    u16::try_from(segment.header_len() + payload).unwrap_or(u16::MAX)
 }

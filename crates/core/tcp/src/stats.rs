@@ -66,6 +66,8 @@ pub struct Stats {
     pub proven_mtu: u16,
     /// Longest packet of our own link.
     pub link_mtu: u16,
+    /// Longest packet with data that was accepted, in bytes, IP header included; 0 while there is none.
+    pub longest_received: u16,
 }
 
 impl Connection {

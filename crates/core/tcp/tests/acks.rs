@@ -41,6 +41,7 @@ fn a_super_segment_is_acknowledged_at_once() {
     s.give(seg("P.", 16_001, 1).data(20_000).size(1000));
     assert_eq!(s.sent(), [". 1:1 ack 36001"]);
     assert_eq!(s.tcp.stats().segments_received, 1 + 16 + 20);
+    assert!((1040..1100).contains(&s.tcp.stats().longest_received), "a packet of it: {:?}", s.tcp.stats());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `plait check`, and `plait doctor --server`: what each path and carrier lets through to a server.
 
+mod remarks;
+
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::options::{named, seconds};
 use crate::output;
 use crate::protection::default_store;
 use crate::status::SCHEMA;
+use crate::system;
 
 /// Try each path to the server alone, over TCP and over UDP, with a sealed connection for each: print what comes through, what is
 /// stripped, and the round trip. It takes some seconds. Without root only UDP can be tried.
@@ -93,6 +96,8 @@ pub(crate) struct Report {
     ways: Vec<Way>,
     /// The paths that count as one.
     shared: Vec<SharedReport>,
+    /// The fault of this machine's clock; `null` if none is known.
+    clock: Option<ClockReport>,
     /// The exit status if no path is usable.
     #[serde(skip)]
     obstacle: Option<NotUsable>,
@@ -117,6 +122,13 @@ struct SharedReport {
     why: String,
 }
 
+/// A clock by which certificates cannot be judged.
+#[derive(Debug, Serialize)]
+struct ClockReport {
+    why: String,
+    fix: String,
+}
+
 /// A path and a carrier.
 #[derive(Debug, Serialize)]
 struct Way {
@@ -136,9 +148,16 @@ struct Way {
     /// Whether a NAT is on the path, and whether the connection has outlived `--idle` behind it.
     nat: Option<bool>,
     outlives_idle: Option<bool>,
+    /// Our address as the server has seen it before and after a NAT has changed it.
+    rebound: Option<[String; 2]>,
     /// Longest packet that has arrived, in bytes, and the MTU of the device.
     mtu: Option<u16>,
     link_mtu: Option<u16>,
+    /// Longest packet of the server that has arrived here, and the MTU of its device.
+    received_mtu: Option<u16>,
+    peer_link_mtu: Option<u16>,
+    /// `to-server` or `from-server`: the direction in which only shorter packets pass.
+    narrows: Option<String>,
     rtt_ms: Option<f64>,
     min_rtt_ms: Option<f64>,
     /// Fraction of the lost segments, 0 to 1.
@@ -196,7 +215,9 @@ impl Trial {
         let devices = ways.iter().map(|way| way.device.clone()).collect();
         let networks = tokio::task::spawn_blocking(move || networks_behind(devices)).await?;
         let shared = SharedReport::all(&networks, &ways);
-        Ok(Report { shared, ..Report::new(server, &known, &ways) })
+        let clock = tokio::task::spawn_blocking(system::fault_of_clock).await?;
+        let clock = clock.map(|(why, fix)| ClockReport { why, fix });
+        Ok(Report { shared, clock, ..Report::new(server, &known, &ways) })
     }
 
     fn remote(&self, server: &ServerUrl) -> Remote {
@@ -257,6 +278,7 @@ impl Report {
             key,
             ways: ways.iter().map(Way::from).collect(),
             shared: Vec::new(),
+            clock: None,
             obstacle: (!usable).then(|| NotUsable::new(server, ways)),
         }
     }
@@ -285,6 +307,9 @@ impl Report {
         }
         for SharedReport { paths: _, why } in &self.shared {
             let _ = writeln!(text, "{why}");
+        }
+        if let Some(ClockReport { why, fix }) = &self.clock {
+            let _ = writeln!(text, "the clock of this machine: {why}\n  fix: {fix}");
         }
         if let Some(way) = self.ways.iter().find(|way| way.suite.is_some()) {
             let word = |word: Option<&'static str>| word.unwrap_or("nothing");
@@ -341,8 +366,12 @@ impl From<&WayReport> for Way {
             seen_from: measured.and_then(|measured| Some(measured.seen_from?.to_string())),
             nat: measured.and_then(|measured| measured.is_translated),
             outlives_idle: measured.and_then(|measured| measured.outlives_silence),
+            rebound: measured.and_then(|measured| Some(measured.rebound?.map(|seen| seen.to_string()))),
             mtu: measured.map(|measured| measured.mtu),
             link_mtu: measured.map(|measured| measured.link_mtu),
+            received_mtu: measured.and_then(|measured| measured.received_mtu),
+            peer_link_mtu: measured.and_then(|measured| measured.peer_link_mtu),
+            narrows: measured.and_then(|measured| Some(measured.narrow_direction()?.to_string())),
             rtt_ms: of(|measured| measured.round_trip),
             min_rtt_ms: of(|measured| measured.min_round_trip),
             loss: measured.map(|measured| measured.loss),
@@ -382,45 +411,6 @@ impl Way {
             },
         ]
     }
-
-    /// The details without a place in the table.
-    fn remarks(&self, text: &mut String) {
-        let place = format!("{} over {}", self.path, self.carrier);
-        if let Some(reason) = &self.reason {
-            let _ = writeln!(text, "{place}: {}", reason.replace('\n', "\n  "));
-        }
-        for OptionReport { option, change, at, certain } in &self.options {
-            let at = match at.as_str() {
-                "syn" => "in the SYN",
-                "syn-ack" => "in the SYN/ACK",
-                "later" => "behind the SYN/ACK",
-                _ => "in the SYN or in the SYN/ACK",
-            };
-            let likely = if *certain { "" } else { ", as it seems" };
-            let _ = writeln!(text, "{place}: {option} {change} {at}{likely}");
-        }
-        if let (Some(true), Some(seen), Some(local)) = (self.nat, &self.seen_from, &self.local) {
-            let _ = writeln!(text, "{place}: a NAT makes {seen} of {local}");
-        }
-        if self.outlives_idle == Some(false) {
-            let _ = writeln!(
-                text,
-                "{place}: a NAT forgets the connection, or gives it another address, after some seconds of silence\n  fix: --keep-alive \
-                 with fewer seconds than --idle had here"
-            );
-        }
-        if let (Some(mtu), Some(link)) = (self.mtu, self.link_mtu)
-            && mtu < link
-            && self.verdict == "usable"
-        {
-            let _ = writeln!(
-                text,
-                "{place}: packets of {mtu} bytes come through; the device takes {link}\n  fix: plait needs none; for other programs, ip \
-                 link set dev {} mtu {mtu}",
-                self.path
-            );
-        }
-    }
 }
 
 #[cfg(test)]
@@ -439,8 +429,12 @@ mod tests {
             seen_from: None,
             nat: None,
             outlives_idle: None,
+            rebound: None,
             mtu: None,
             link_mtu: None,
+            received_mtu: None,
+            peer_link_mtu: None,
+            narrows: None,
             rtt_ms: None,
             min_rtt_ms: None,
             loss: None,
@@ -469,6 +463,7 @@ mod tests {
             usable: false,
             key,
             ways,
+            clock: Some(ClockReport { why: "it is 1970".to_owned(), fix: "date --set".to_owned() }),
             shared: vec![SharedReport { paths: Vec::new(), why: "wan1 and wan2 leave by one".to_owned() }],
             obstacle: None,
         };
@@ -477,6 +472,7 @@ mod tests {
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped in the SYN\n"), "{text}");
         assert!(text.contains("wan1 over tcp: TCP-ENO stripped behind the SYN/ACK, as it seems\n"), "{text}");
         assert!(text.contains("\nwan1 and wan2 leave by one\n"), "{text}");
+        assert!(text.contains("\nthe clock of this machine: it is 1970\n  fix: date --set\n"), "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
     }
 }

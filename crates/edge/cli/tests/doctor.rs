@@ -78,6 +78,8 @@ fn over_udp_a_server_is_reached_on_a_machine_without_ip_and_nft() {
         let check = check(&report, name);
         assert_eq!((&check["ok"], &check["required"]), (&false.into(), &false.into()), "{report}");
     }
+    let clock = check(&report, "clock").to_string();
+    assert!(!clock.contains("unknown"), "the kernel knows whether it is synchronized: {clock}");
     assert_eq!(report["server"]["usable"], true, "{report}");
     assert!(output.status.success(), "{output:?}");
     assert!(serve.stop(TIMEOUT).expect("it ends").success(), "{}", serve.last_words());
@@ -325,4 +327,56 @@ fn a_firewall_that_drops_clients_of_a_server_is_named_with_the_rule_that_helps()
         line.contains("firewalld") && line.contains("firewall-cmd --zone=trusted --add-interface=plait+"),
         "{line}"
     );
+}
+
+#[test]
+fn a_clock_that_is_earlier_than_the_program_is_named_by_doctor_and_check() {
+    let world = place("doctor_clock");
+    let bob = User::new("daemon", &world);
+    let touched = Command::new("touch").args(["-d", "2099-03-01"]).arg(world.join("plait")).status();
+    assert!(touched.expect("coreutils").success());
+    let fault = "which is past: this program was written on 2099-03-01";
+    let (code, printed, said) = doctor(&bob, &world, &[]);
+    let line = missing(&printed, "clock").unwrap_or_else(|| panic!("{printed}"));
+    assert!(line.contains(fault) && line.contains("fix: timedatectl set-ntp true"), "{line}");
+    assert_eq!(code, 0, "pinned keys need no clock: {said}");
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = silent.local_addr().expect("bound").to_string();
+    let words = ["check", &server, "--path", "lo", "--carrier", "udp", "--connect-timeout", "1"];
+    let output = bob.command(&world, &words).output().expect("started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("the clock of this machine: it shows ") && text.contains(fault), "{text}");
+    assert!(text.contains("\n  fix: timedatectl set-ntp true"), "{text}");
+    let _ = fs::remove_dir_all(&world);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_ordinary_user_that_may_not_listen_on_a_port_is_told_so_before_a_key_is_written() {
+    let world = place("doctor_port");
+    let bob = User::new("daemon", &world);
+    let namespace = Namespace::named("port").expect("root may");
+    namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", 1024).expect("set");
+    let key = bob.directory.join("keys").join("identity");
+    let run = |words: &[&str]| {
+        let mut command = bob.command(&world, words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        namespace.spawn(&mut command).expect("started")
+    };
+    let listen = ["listen", "80", "--path", "lo"];
+    let serve = ["serve", "--forward", "127.0.0.1:9", "--anyone", "--listen", "127.0.0.1:80", "--path", "lo"];
+    for words in [&listen[..], &serve] {
+        let output = run(words).wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        let why = "this user may not listen on port 80: ports below 1024 need CAP_NET_BIND_SERVICE; fix: a port from 1024";
+        assert!(text.contains(why), "{text}");
+        assert!(!key.exists(), "{words:?}");
+    }
+    namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", 80).expect("set");
+    let mut listening = run(&listen);
+    support::until("the fix helps", || key.exists());
+    listening.kill().expect("it runs");
+    listening.wait().expect("it ends");
+    let _ = fs::remove_dir_all(&world);
 }

@@ -114,4 +114,6 @@ pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
 pub use stack_address::device_address;
 pub use stream::{AbortOnDrop, Monitor, ReadHalf, Stream, WriteHalf};
-pub use sys::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};
+pub use sys::{
+    LOOPBACK, default_devices, device_with, is_clock_synchronized, path_obstacles, present, shared_networks,
+};

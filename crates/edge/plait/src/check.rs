@@ -159,10 +159,17 @@ pub struct Measured {
     pub is_translated: Option<bool>,
     /// Whether the subflow outlived [`Check::idle`] without a word; `None` if it was not tried.
     pub outlives_silence: Option<bool>,
+    /// Our address as the server has seen it before, and sees it on the next subflow, if a NAT has given the first subflow another address
+    /// during the check: the server then resets it.
+    pub rebound: Option<[SocketAddr; 2]>,
     /// The longest packet that has arrived, at least, in bytes, IP header included.
     pub mtu: u16,
+    /// The same for packets of the server; `None` if it has not sent long ones.
+    pub received_mtu: Option<u16>,
     /// The MTU of our own device.
     pub link_mtu: u16,
+    /// The MTU of the server's device, as its SYN/ACK has named it.
+    pub peer_link_mtu: Option<u16>,
     /// The smallest and the smoothed round trip.
     pub min_round_trip: Option<Duration>,
     /// The smoothed one.
@@ -177,6 +184,30 @@ pub struct Measured {
     pub cipher_suite: Option<&'static str>,
     /// The identity of the server.
     pub peer: Peer,
+}
+
+/// A direction of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Direction {
+    /// From this host.
+    ToServer,
+    /// To this host.
+    FromServer,
+}
+
+impl Measured {
+    /// The direction in which shorter packets pass than in the other one, if the devices of both ends take longer ones.
+    #[must_use]
+    pub fn narrow_direction(&self) -> Option<Direction> {
+        let passes = [self.mtu, self.received_mtu?];
+        let ends = self.link_mtu.min(self.peer_link_mtu.unwrap_or(u16::MAX));
+        match passes.map(|mtu| mtu.saturating_add(measuring::MAX_OPTIONS) < ends) {
+            [true, false] => Some(Direction::ToServer),
+            [false, true] => Some(Direction::FromServer),
+            [true, true] | [false, false] => None,
+        }
+    }
 }
 
 impl Check {
@@ -380,6 +411,16 @@ impl fmt::Display for Change {
             Self::Stripped => "stripped",
             Self::Altered => "altered",
             Self::Dropped => "dropped",
+        })
+    }
+}
+
+/// A name for programs: `to-server` or `from-server`.
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToServer => "to-server",
+            Self::FromServer => "from-server",
         })
     }
 }

@@ -110,11 +110,12 @@ mod trust;
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{
     CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Scheduler,
+    is_clock_synchronized,
 };
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
 pub use certificate::SharedCertificate;
-pub use check::{Change, Check, Interference, Measured, Message, Verdict, WayReport};
+pub use check::{Change, Check, Direction, Interference, Measured, Message, Verdict, WayReport};
 pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
 pub use connecting::ConnectOptions;

@@ -122,8 +122,7 @@ impl Subflow {
     /// The segment size that our SYN has named, in bytes.
     #[must_use]
     pub fn offered_mss(&self) -> u16 {
-        let headers = if self.subflow.tuple.local.is_ipv4() { 40 } else { 60 };
-        self.subflow.tcp.link_mtu.saturating_sub(headers)
+        self.subflow.tcp.link_mtu.saturating_sub(self.headers())
     }
 
     /// The longest packet that is sent, in bytes, IP header included; [`Subflow::proven_mtu`] tells what has arrived.
@@ -144,6 +143,24 @@ impl Subflow {
         self.subflow.tcp.link_mtu
     }
 
+    /// The longest packet with data that has arrived from the peer; 0 while none has. Not verified: an attacker on the path may have sent it.
+    #[must_use]
+    pub fn received_mtu(&self) -> u16 {
+        self.subflow.tcp.longest_received
+    }
+
+    /// The longest packet that the peer's own device takes, as its SYN or SYN/ACK has arrived; `None` if that names no segment size.
+    #[must_use]
+    pub fn peer_link_mtu(&self) -> Option<u16> {
+        let mss = self.subflow.peer_syn?.mss?;
+        Some(mss.saturating_add(self.headers()))
+    }
+
+    /// Bytes of the headers of IP and TCP without options.
+    fn headers(&self) -> u16 {
+        if self.subflow.tuple.local.is_ipv4() { 40 } else { 60 }
+    }
+
     /// Bytes per second that the path has delivered, by the last sample that we have not limited ourselves.
     #[must_use]
     pub fn delivery_rate(&self) -> Option<u64> {
@@ -161,6 +178,11 @@ impl Subflow {
             Closed::Unreachable => "unreachable",
             Closed::Aborted => "given up here",
         })
+    }
+
+    /// Whether the peer has reset it, or another host in the name of the peer.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.subflow.end == Some(Closed::ResetByPeer)
     }
 
     /// When something last proved that the peer has it: only on a sealed connection. Counted from an arbitrary moment, the same for all

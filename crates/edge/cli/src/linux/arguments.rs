@@ -24,7 +24,6 @@ use crate::linux::health::Health;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
 use crate::linux::monitor::MonitorArguments;
-use crate::linux::prerequisite;
 use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
@@ -220,9 +219,8 @@ impl Arguments {
             return Ok(());
         }
         let is_server = matches!(self.command, Command::Serve(_));
-        if is_server {
-            // Before a file is written in vain.
-            prerequisite::of_carrier(options)?;
+        if let Command::Serve(serve) = &self.command {
+            serve.may_start()?;
         }
         let files: Vec<_> = self.file.iter().cloned().chain(self.hooks.files()).collect();
         sandbox::enter(&self.in_effect, (options, is_server), &files)

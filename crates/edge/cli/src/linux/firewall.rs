@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+use crate::linux::plaits::Fault;
+
 /// Our devices, as rules name them.
 const OURS: &str = "iifname \"plait*\"";
 const OURS_BACK: &str = "oifname \"plait*\"";
@@ -245,11 +247,11 @@ fn in_nftables(listing: &str) -> Vec<Obstacle> {
 
 /// The reason that clients do not reach a server at `port` of this host over UDP, and the fix: a chain drops what comes in, and no rule
 /// names the port.
-pub(crate) fn obstacle_of_clients(port: u16) -> Option<(String, String)> {
+pub(crate) fn obstacle_of_clients(port: u16) -> Option<Fault> {
     clients_in(&output("nft", &["list", "ruleset"]), port)
 }
 
-fn clients_in(listing: &str, port: u16) -> Option<(String, String)> {
+fn clients_in(listing: &str, port: u16) -> Option<Fault> {
     let names_port = |line: &str| {
         let is_port = |word: &str| word.trim_matches([',', '{', '}']) == port.to_string();
         line.contains("dport") && line.contains("accept") && line.split_whitespace().any(is_port)

@@ -17,6 +17,7 @@ use crate::certificate::OwnCertificate;
 use crate::exit;
 use crate::linux::control;
 use crate::linux::limits::StrangerLimits;
+use crate::linux::port;
 use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
@@ -63,6 +64,7 @@ pub(crate) struct Listen {
 
 pub(crate) async fn run(arguments: Listen, reload: Reload) -> anyhow::Result<()> {
     prerequisite::of_carrier(&arguments.options)?;
+    port::of_listener(&arguments.options, arguments.port)?;
     let reporter = Reporter::open(&arguments.options)?;
     let clients = match &arguments.client_keys[..] {
         [] => Clients::Any,

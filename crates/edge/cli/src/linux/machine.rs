@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use plait_console::prerequisite::Found;
 
 /// Entries of the table of conntrack, in this network namespace, and the most that it takes.
@@ -15,6 +15,9 @@ const FULL: u64 = 95;
 
 /// No clock that is right shows an earlier time: this program was written later.
 const EARLIEST: &str = "2026-01-01T00:00:00Z";
+
+/// The file of this program may come from a machine whose clock is ahead by so much.
+const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
 /// Whether the table of conntrack has room: if it is full, the kernel drops the first packet of each new connection.
 pub(super) fn conntrack() -> Found {
@@ -39,22 +42,36 @@ pub(super) fn clock() -> Found {
     let now = Timestamp::now();
     let shown = now.strftime("%Y-%m-%d %H:%M UTC");
     let fix = "timedatectl set-ntp true, or date --set; compare with the other end: date -u";
-    if now < EARLIEST.parse().unwrap_or(Timestamp::UNIX_EPOCH) {
-        return Err((
-            format!("it shows {shown}, which is past: each certificate counts as not valid yet"),
-            fix.into(),
-        ));
+    let earliest = EARLIEST.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+    let written = written().filter(|written| now.duration_since(*written) < -AHEAD);
+    if let Some(since) = written.or_else(|| Some(earliest).filter(|earliest| now < *earliest)) {
+        let since = since.strftime("%Y-%m-%d");
+        let why = format!(
+            "it shows {shown}, which is past: this program was written on {since}. Each later certificate counts as not valid yet"
+        );
+        return Err((why, fix.into()));
     }
     let words = ["show", "--property=NTPSynchronized", "--value"];
     let output = Command::new("timedatectl").args(words).stdin(Stdio::null()).output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    match said.as_deref() {
-        Ok("yes") => Ok(format!("{shown}, synchronized")),
-        Ok("no") => {
+    let is_synchronized = match said.as_deref() {
+        Ok("yes") => Some(true),
+        Ok("no") => Some(false),
+        Ok(_) | Err(_) => plait::is_clock_synchronized(),
+    };
+    match is_synchronized {
+        Some(true) => Ok(format!("{shown}, synchronized")),
+        Some(false) => {
             let why =
                 format!("it shows {shown} and is not synchronized: a valid certificate may count as expired");
             Err((why, fix.into()))
         }
-        Ok(_) | Err(_) => Ok(format!("{shown}; whether it is synchronized is unknown")),
+        None => Ok(format!("{shown}; whether it is synchronized is unknown")),
     }
+}
+
+/// When the file of this program was written.
+fn written() -> Option<Timestamp> {
+    let file = fs::metadata("/proc/self/exe").ok()?;
+    Timestamp::try_from(file.modified().ok()?).ok()
 }

@@ -22,6 +22,7 @@ mod network;
 mod paths;
 mod place;
 mod plaits;
+mod port;
 pub(crate) mod prerequisite;
 pub(crate) mod renewal;
 mod repeated;
@@ -30,6 +31,7 @@ pub(crate) mod sandbox;
 mod serve;
 pub(crate) mod service;
 mod streams;
+mod tracking;
 pub(crate) mod usage;
 mod waiting;
 
@@ -41,6 +43,11 @@ pub(crate) use self::streams::open as standard_streams;
 pub(crate) use self::usage::within_caps;
 use crate::reload::Reload;
 pub(crate) use crate::unix::{HANGUP, Hangups, at_each_reopening, caught, ignores_hangup, is_root};
+
+/// The fault of the clock of this machine and its fix, if it has one.
+pub(crate) fn fault_of_clock() -> Option<(String, String)> {
+    machine::clock().err().map(|(why, fix)| (why, fix.into_owned()))
+}
 
 /// Runs hooks and counts volumes. Never returns.
 pub(crate) async fn upkeep(reload: Reload, paths: PathControl, kind: &'static str) {

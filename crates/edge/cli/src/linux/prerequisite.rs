@@ -7,7 +7,7 @@ pub(crate) use plait_console::prerequisite::MissingPrerequisite;
 use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user, may_change_the_network};
 
 use crate::exit::Exit;
-use crate::linux::{asking, firewall, machine, plaits, run, sandbox};
+use crate::linux::{asking, firewall, machine, plaits, run, sandbox, tracking};
 use crate::options::Options;
 
 /// One prerequisite to try.
@@ -20,6 +20,7 @@ pub(crate) enum Check {
     PrivateNetwork,
     Translation,
     Forwarding,
+    Tracking,
     Clients,
     Conntrack,
     Clock,
@@ -28,7 +29,7 @@ pub(crate) enum Check {
 
 impl Check {
     /// All prerequisites, in the order of the report.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Privileges,
         Self::Tun,
         Self::Ip,
@@ -36,6 +37,7 @@ impl Check {
         Self::PrivateNetwork,
         Self::Translation,
         Self::Forwarding,
+        Self::Tracking,
         Self::Clients,
         Self::Conntrack,
         Self::Clock,
@@ -56,7 +58,8 @@ impl Check {
             | Self::Nft
             | Self::PrivateNetwork
             | Self::Translation
-            | Self::Forwarding => !is_ordinary_user(),
+            | Self::Forwarding
+            | Self::Tracking => !is_ordinary_user(),
         }
     }
 
@@ -70,6 +73,7 @@ impl Check {
             Self::PrivateNetwork => "private network",
             Self::Translation => "address translation",
             Self::Forwarding => "forwarding",
+            Self::Tracking => "tracking",
             Self::Clients => "incoming",
             Self::Conntrack => "conntrack",
             Self::Clock => "clock",
@@ -80,7 +84,7 @@ impl Check {
     /// The commands that need it.
     fn needed_by(self) -> &'static str {
         match self {
-            Self::Privileges | Self::Tun | Self::Translation | Self::Forwarding => {
+            Self::Privileges | Self::Tun | Self::Translation | Self::Forwarding | Self::Tracking => {
                 "all connections over TCP; --carrier udp does without"
             }
             Self::Ip | Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
@@ -102,6 +106,7 @@ impl Check {
             Self::PrivateNetwork => private_network(),
             Self::Translation => translation(),
             Self::Forwarding => forwarding(),
+            Self::Tracking => tracked(),
             Self::Clients => clients(),
             Self::Conntrack => machine::conntrack(),
             Self::Clock => machine::clock(),
@@ -224,14 +229,14 @@ pub(crate) fn first(checks: &[Check]) -> Option<MissingPrerequisite> {
     checks.iter().find_map(|check| check.check().err())
 }
 
-/// Returns `error`, or the missing prerequisite that causes it: one of `checks`, or a firewall if no host could be
-/// reached.
+/// Returns `error`, or the missing prerequisite that causes it: one of `checks`, or if no host could be reached a firewall, or a rule that
+/// exempts packets from connection tracking.
 pub(crate) fn explain(error: anyhow::Error, checks: &[Check]) -> anyhow::Error {
     let missing = match Exit::from(&error) {
         Exit::Missing => first(checks),
         // Without the capability plait sends through sockets: no packet is forwarded here.
         Exit::Unreachable if !may_change_the_network() => None,
-        Exit::Unreachable => first(&[Check::Forwarding]),
+        Exit::Unreachable => first(&[Check::Forwarding, Check::Tracking]),
         Exit::Success | Exit::Failure | Exit::Identity | Exit::Policy | Exit::PerhapsDelivered => None,
     };
     missing.map_or(error, anyhow::Error::from)
@@ -306,6 +311,16 @@ fn forwarding() -> Found {
     match firewall::obstacle() {
         None => Ok("no firewall drops what plait forwards".to_owned()),
         Some(obstacle) => Err((obstacle.why, obstacle.fix.into())),
+    }
+}
+
+fn tracked() -> Found {
+    if !may_change_the_network() {
+        return Err((UNSEEN.to_owned(), AS_ROOT.into()));
+    }
+    match tracking::obstacle(PORT) {
+        None => Ok(format!("no rule exempts connections at port {PORT} over TCP from it")),
+        Some((why, fix)) => Err((why, fix.into())),
     }
 }
 

@@ -30,6 +30,7 @@ use crate::linux::control::{self, Control};
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::place::Place;
+use crate::linux::port;
 use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
@@ -115,6 +116,12 @@ impl Serve {
         &self.options
     }
 
+    /// Names what is missing for the carrier or the port, before a file is written in vain.
+    pub(crate) fn may_start(&self) -> anyhow::Result<()> {
+        prerequisite::of_carrier(&self.options)?;
+        port::of_listener(&self.options, self.listen.port)
+    }
+
     pub(crate) async fn run(self, reload: Reload) -> anyhow::Result<()> {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let stopped = tokio::spawn(exit::stopped());
@@ -123,7 +130,7 @@ impl Serve {
     }
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>, reload: Reload) -> anyhow::Result<()> {
-        prerequisite::of_carrier(&self.options)?;
+        self.may_start()?;
         let store = protection::store(&self.options);
         let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
         let by_key = clients.is_some();

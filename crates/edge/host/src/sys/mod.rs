@@ -25,7 +25,9 @@ pub(crate) use system::{
     Announcements, BINDS_TO_DEVICES, Signal, Snapshot, Source, Uplinks, fault_of, fault_of_other_name,
     since_boot,
 };
-pub use system::{LOOPBACK, default_devices, device_with, path_obstacles, present, shared_networks};
+pub use system::{
+    LOOPBACK, default_devices, device_with, is_clock_synchronized, path_obstacles, present, shared_networks,
+};
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub(crate) use system::{Network, Translations, Tun};
 #[cfg(feature = "udp")]

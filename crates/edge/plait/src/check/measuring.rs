@@ -3,6 +3,7 @@
 //! The rate of a path is not measured. One question is in flight at a time and an answer is no longer than its question, so that neither
 //! direction is full for long enough: a burst that a queue takes would be shown as the rate of the path.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -20,8 +21,13 @@ const SHORT: u16 = 1200;
 const ANSWER: Duration = Duration::from_secs(5);
 /// How often the status is looked at.
 const LOOK: Duration = Duration::from_millis(2);
+/// How often the server is asked about a subflow that may come.
+const NEXT: Duration = Duration::from_millis(50);
 /// How long packets of other lengths may be tried where the longest did not pass.
 const SEARCH: Duration = Duration::from_secs(4);
+
+/// Bytes by which the longest packet may be shorter than what passes: its TCP options.
+pub(super) const MAX_OPTIONS: u16 = 40;
 
 /// The last state of the first subflow: after a failure it is in no status any more.
 struct Watch<'a> {
@@ -36,6 +42,12 @@ impl Watch<'_> {
             self.last = status;
         }
         self.last.as_ref()?.subflows().into_iter().min_by_key(Subflow::id)
+    }
+
+    /// Whether the connection has a subflow, or tries to open one.
+    fn goes_on(&self) -> bool {
+        let is_open = |status: Status| status.subflows().iter().any(|subflow| subflow.end().is_none());
+        self.stream.status().is_some_and(is_open)
     }
 
     /// Asks, and waits for the answer about the first subflow; returns whether it came.
@@ -61,6 +73,31 @@ impl Watch<'_> {
         }
         false
     }
+
+    /// Our address as the server has seen it on the first subflow and sees it on the next one, if the server has reset the first one: it does
+    /// not know the address from which the packets of that subflow come now.
+    async fn ask_next(&mut self, limit: Duration) -> Option<[SocketAddr; 2]> {
+        let lost = self.first().filter(Subflow::is_reset)?;
+        // Without a translation, another host has reset it.
+        let before = lost.seen_from().filter(|seen| seen.ip() != self.stream.local_addr().ip())?;
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            self.stream.ask_view(SHORT);
+            sleep(NEXT).await;
+            let status = self.stream.status()?;
+            let next = status.subflows().into_iter().filter(|next| next.id() != lost.id());
+            if let Some(after) = next.filter(|next| next.end().is_none()).find_map(|next| next.seen_from()) {
+                return Some([before, after]);
+            }
+        }
+        None
+    }
+}
+
+/// Whether packets of other lengths are tried in a direction, because the longest ones that the ends take have not passed.
+fn is_searching(first: &Subflow) -> bool {
+    let ends = first.link_mtu().min(first.peer_link_mtu().unwrap_or(u16::MAX));
+    first.path_mtu() < first.link_mtu() || first.received_mtu().saturating_add(MAX_OPTIONS) < ends
 }
 
 /// Measures for `sample`, then leaves the connection alone for `idle` and asks again.
@@ -72,9 +109,8 @@ pub(super) async fn measure(
     let mut watch = Watch { stream, last: None };
     let began = Instant::now();
     let mut answers = watch.ask(QUESTION, ANSWER).await;
-    let is_searching =
-        |first: Option<Subflow>| first.is_some_and(|first| first.path_mtu() < first.link_mtu());
-    while answers && (began.elapsed() < sample || (began.elapsed() < SEARCH && is_searching(watch.first()))) {
+    let searches = |first: Option<Subflow>| first.as_ref().is_some_and(is_searching);
+    while answers && (began.elapsed() < sample || (began.elapsed() < SEARCH && searches(watch.first()))) {
         answers = watch.ask(QUESTION, ANSWER).await;
     }
     let first = watch.first();
@@ -82,12 +118,16 @@ pub(super) async fn measure(
         sleep(idle).await;
         let before = first.as_ref().and_then(Subflow::seen_from);
         let again = watch.ask(SHORT, ANSWER / 2).await;
-        Some(again && watch.first().and_then(|first| first.seen_from()) == before)
+        let is_same = again && watch.first().and_then(|first| first.seen_from()) == before;
+        // A server may end the connection meanwhile: that says nothing about a NAT.
+        (again || watch.goes_on()).then_some(is_same)
     } else {
         None
     };
+    let rebound = watch.ask_next(ANSWER / 2).await;
     let interference = first.as_ref().map(interference).unwrap_or_default();
-    (measured(stream, &watch, first.as_ref(), outlives_silence), interference)
+    let measured = measured(stream, &watch, first.as_ref(), outlives_silence);
+    (Measured { rebound, ..measured }, interference)
 }
 
 fn measured(
@@ -105,7 +145,11 @@ fn measured(
         seen_from,
         is_translated: seen_from.map(|seen| seen.ip() != stream.local_addr().ip()),
         outlives_silence,
+        rebound: None,
         mtu: first.map_or(0, mtu),
+        // The first answer to a long question shows it.
+        received_mtu: first.filter(|first| first.times_seen() > 0).map(Subflow::received_mtu),
+        peer_link_mtu: first.and_then(Subflow::peer_link_mtu),
         link_mtu: first.map_or(0, Subflow::link_mtu),
         min_round_trip: first.and_then(Subflow::min_round_trip_time),
         round_trip: first.and_then(Subflow::round_trip_time),
@@ -119,9 +163,8 @@ fn measured(
 
 /// The longest packet that has arrived. How long its options were is not known of each: where the longest that are sent arrive, that is it.
 fn mtu(first: &Subflow) -> u16 {
-    const MAX_OPTIONS: u16 = 40;
     let (proven, sent) = (first.proven_mtu(), first.path_mtu());
-    if proven == 0 || proven + MAX_OPTIONS >= sent { sent } else { proven }
+    if proven == 0 || proven.saturating_add(MAX_OPTIONS) >= sent { sent } else { proven }
 }
 
 /// Changes of TCP's own options: those of our SYN as the server has seen them, those of its SYN/ACK as we have.

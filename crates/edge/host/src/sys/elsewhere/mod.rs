@@ -15,6 +15,7 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
 };
+pub use self::time::is_clock_synchronized;
 pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Sockets, Source, Watched};
 

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+/// Returns `None`: no system but Linux is asked.
+#[must_use]
+pub fn is_clock_synchronized() -> Option<bool> {
+    None
+}
+
 /// Time since the machine was started, time asleep included: CLOCK_MONOTONIC of Apple's systems, where [`std::time::Instant`] reads
 /// CLOCK_UPTIME_RAW, which stops.
 #[cfg(target_vendor = "apple")]

@@ -18,6 +18,7 @@ pub(crate) use self::setup::strict_source_check;
 pub(crate) use self::setup::{Network, Translations, Tun};
 pub(crate) use self::setup::{Snapshot, Uplinks};
 pub use self::setup::{default_devices, device_with, path_obstacles, present, shared_networks};
+pub use self::time::is_clock_synchronized;
 pub(crate) use self::time::since_boot;
 pub(crate) use self::waiting::{Signal, Source};
 #[cfg(feature = "udp")]

@@ -9,6 +9,17 @@ pub(crate) fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock since 2.6.39").into()
 }
 
+/// Whether a program keeps the clock of this machine right (NTP), as the kernel says; `None` if the kernel does not say.
+#[allow(unsafe_code)]
+#[must_use]
+pub fn is_clock_synchronized() -> Option<bool> {
+    // SAFETY: all fields are numbers, and zero is one.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads and writes one structure of this type, and with zero in `modes` it changes nothing.
+    let state = unsafe { libc::adjtimex(&raw mut clock) };
+    (state >= 0).then_some(state != libc::TIME_ERROR)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
