@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 use plait::{
-    Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer, Remote,
-    Sealing, SharedAddress, SharedNetwork, Trust, Verdict, WayReport,
+    Carrier, Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer,
+    Remote, Sealing, SharedAddress, SharedNetwork, Trust, Verdict, WayReport,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -211,7 +211,8 @@ impl Trial {
         let host = plait::Host::builder().address_ranges(self.ranges.iter().copied());
         let check = Ways::new(self.remote(server), sealing).host(host).carriers(self.carrier);
         let check = check.limit(self.connect_timeout).idle(self.idle);
-        let ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
+        let mut ways = self.paths.iter().cloned().fold(check, Ways::path).run().await?;
+        name_untracked(&mut ways, server.port).await?;
         let devices = ways.iter().map(|way| way.device.clone()).collect();
         let networks = tokio::task::spawn_blocking(move || networks_behind(devices)).await?;
         let shared = SharedReport::all(&networks, &ways);
@@ -329,6 +330,21 @@ impl Report {
         }
         text
     }
+}
+
+/// Adds a rule of this machine that stops TCP to `port` to the reason of each way over TCP that was tried and cannot be used.
+async fn name_untracked(ways: &mut [WayReport], port: u16) -> anyhow::Result<()> {
+    let is_stopped = |way: &&mut WayReport| {
+        way.carrier == Carrier::Tcp && !matches!(way.verdict, Verdict::Usable | Verdict::Unavailable)
+    };
+    let mut stopped = ways.iter_mut().filter(is_stopped).peekable();
+    if stopped.peek().is_none() {
+        return Ok(());
+    }
+    if let Some((why, fix)) = tokio::task::spawn_blocking(move || system::untracked(port)).await? {
+        stopped.for_each(|way| way.reason += &format!("\n{why}\n  fix: {fix}"));
+    }
+    Ok(())
 }
 
 /// Returns the networks that several of the devices share. Blocks for some hundred milliseconds.

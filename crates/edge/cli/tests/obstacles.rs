@@ -136,3 +136,64 @@ fn a_path_with_an_address_and_no_way_out_is_named_until_any_table_has_a_route() 
         assert!(code == Some(0) && text.contains("usable"), "{carrier}: {text}");
     }
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_rule_that_exempts_packets_from_connection_tracking_is_named_and_the_fix_helps() {
+    let world = two_uplinks("notrack");
+    let nft = |words: &str| drop(world.client.run("nft", words).expect(words));
+    let check = [
+        "check",
+        &world.url,
+        "--path",
+        "wan1",
+        "--carrier",
+        "tcp",
+        "--idle",
+        "0.2",
+        "--connect-timeout",
+        "3",
+    ];
+    let key = "A".repeat(43);
+    let connect = [
+        "connect",
+        "10.77.1.2",
+        "7443",
+        "--server-key",
+        &key,
+        "--path",
+        "wan1",
+        "--carrier",
+        "tcp",
+        "--connect-timeout",
+        "3",
+    ];
+    nft("add table inet guard");
+    nft("add chain inet guard raw { type filter hook prerouting priority -300 ; }");
+    for harmless in ["udp dport 53 notrack", "tcp dport 80 notrack", "iifname lo notrack"] {
+        nft(&format!("add rule inet guard raw {harmless}"));
+    }
+    let (_, text) = plait(&world, &["doctor"]);
+    assert!(
+        text.contains("ok: tracking: no rule exempts connections at port 7443 over TCP from it\n"),
+        "{text}"
+    );
+    nft("add rule inet guard raw meta l4proto { tcp, udp } notrack");
+    let (_, text) = plait(&world, &["doctor"]);
+    let line = text.lines().find(|line| line.starts_with("missing: tracking: ")).expect(&text);
+    assert!(line.contains("notrack` in chain raw of table inet guard exempts packets"), "{line}");
+    let fix =
+        line.split_once("; fix: ").and_then(|(_, fix)| fix.split_once(", or --carrier udp")).expect(line).0;
+    for words in [&check[..], &connect] {
+        let (code, text) = plait(&world, words);
+        assert!(code != Some(0) && text.contains(fix) && !text.contains("firewall"), "{words:?}: {text}");
+    }
+    let (code, text) =
+        plait(&world, &["check", &world.url, "--path", "wan1", "--carrier", "udp", "--idle", "0.2"]);
+    assert_eq!(code, Some(0), "the other fix helps: {text}");
+    nft(fix.strip_prefix("nft ").expect(fix));
+    let (code, text) = plait(&world, &check);
+    assert!(code == Some(0) && text.contains("wan1  tcp      usable"), "{text}");
+    let (_, text) = plait(&world, &["doctor"]);
+    assert!(text.contains("ok: tracking: "), "{text}");
+}

@@ -47,6 +47,11 @@ pub(crate) fn fault_of_clock() -> Option<(String, String)> {
     None
 }
 
+/// Nothing is tracked.
+pub(crate) fn untracked(_port: u16) -> Option<(String, String)> {
+    None
+}
+
 /// Nothing is forwarded.
 pub(crate) fn clear_the_way(_options: &Options) -> anyhow::Result<Option<firewall::Opening>> {
     Ok(None)

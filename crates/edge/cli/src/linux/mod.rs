@@ -49,6 +49,11 @@ pub(crate) fn fault_of_clock() -> Option<(String, String)> {
     machine::clock().err().map(|(why, fix)| (why, fix.into_owned()))
 }
 
+/// A rule that exempts connections to `port` over TCP from connection tracking, and its fix, as far as this user may see.
+pub(crate) fn untracked(port: u16) -> Option<(String, String)> {
+    plait_console::prerequisite::may_change_the_network().then(|| tracking::obstacle(port)).flatten()
+}
+
 /// Runs hooks and counts volumes. Never returns.
 pub(crate) async fn upkeep(reload: Reload, paths: PathControl, kind: &'static str) {
     tokio::join!(hooks::keep(reload.clone(), paths.clone(), kind), usage::keep(reload, paths));
