@@ -13,6 +13,7 @@ use netlink_bindings::rt_link::{self, IfinfoFlags, IterableLinkAttrs, LinkAttrs,
 use netlink_bindings::utils::parse_ip;
 
 use super::addresses::Prefix;
+use super::domains::{Domains, Membership};
 use super::netlink::Netlink;
 use super::tunnels::{Carried, Tunnels};
 use crate::error::Error;
@@ -175,14 +176,16 @@ impl Link {
     }
 }
 
-/// Reads the devices of the kernel, each with what makes it a tunnel.
-pub(super) fn read(netlink: &mut Netlink) -> Result<(Vec<Link>, Tunnels), Error> {
+/// Reads the devices of the kernel, each with what makes it a tunnel, and with its domain.
+pub(super) fn read(netlink: &mut Netlink) -> Result<(Vec<Link>, Tunnels, Domains), Error> {
     let mut question = rt_link::Request::new().op_getlink_dump(&rt_link::Ifinfomsg::new());
     question.encode().push_ext_mask(RtextFilter::SkipStats as u32);
-    let read =
-        netlink.ask(&question, |(header, facts)| Some((Link::of(&header, facts), Carried::of(facts))))?;
-    let (mut links, carried): (Vec<Link>, Vec<_>) = read.into_iter().unzip();
-    let tunnels = Tunnels::among(&links, carried);
+    let read = netlink.ask(&question, |(header, facts)| {
+        Some((Link::of(&header, facts), (Carried::of(facts), Membership::of(facts))))
+    })?;
+    let (mut links, others): (Vec<Link>, Vec<_>) = read.into_iter().unzip();
+    let (carried, memberships): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+    let (tunnels, domains) = (Tunnels::among(&links, carried), Domains::among(&links, &memberships));
     let question = rt_addr::Request::new().op_getaddr_dump(&rt_addr::Ifaddrmsg::new());
     let addresses =
         netlink.ask(&question, |(header, facts)| Some((header.ifa_index, Address::of(&header, facts))))?;
@@ -194,7 +197,7 @@ pub(super) fn read(netlink: &mut Netlink) -> Result<(Vec<Link>, Tunnels), Error>
             links[*place].addresses.push(address);
         }
     }
-    Ok((links, tunnels))
+    Ok((links, tunnels, domains))
 }
 
 impl Link {

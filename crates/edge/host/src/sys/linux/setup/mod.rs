@@ -2,9 +2,12 @@
 
 mod addresses;
 mod command;
+mod domains;
 mod links;
 mod neighbours;
 mod netlink;
+#[cfg(test)]
+mod recorded;
 mod routes;
 mod routing_tables;
 #[cfg(test)]

@@ -45,7 +45,12 @@ impl Netlink {
     /// Opens a socket in the network namespace of this thread.
     pub(super) fn open() -> Result<Self, Error> {
         let socket = connected().map_err(|errno| Error::system("open a netlink socket", errno))?;
-        Ok(Self { socket, sequence: 0, answers: vec![0; ROOM] })
+        Ok(Self::over(socket))
+    }
+
+    /// Asks over this socket.
+    pub(super) fn over(socket: OwnedFd) -> Self {
+        Self { socket, sequence: 0, answers: vec![0; ROOM] }
     }
 
     /// Returns what `read` makes of the answers to a question.

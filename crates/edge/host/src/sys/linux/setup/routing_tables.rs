@@ -55,6 +55,8 @@ pub(super) struct Rule {
     pub(super) source: Option<Prefix>,
     pub(super) output: Option<String>,
     pub(super) table: Option<u32>,
+    /// Whether it looks into the table of the domain of the device (VRF).
+    pub(super) is_of_domains: bool,
     /// Whether it has further selectors, or does anything else than look into its table.
     pub(super) is_special: bool,
 }
@@ -164,15 +166,15 @@ impl RoutingTables {
     }
 
     /// The routes over `device` as `ip route replace` takes them, connected ones first so that gateways can be reached. The routes to
-    /// each destination come from one table, the first of those for a device with these addresses.
-    pub(super) fn over(&self, device: &str, addresses: &[Prefix]) -> Vec<String> {
+    /// each destination come from one table, the first of those for a device with these addresses, in the domain with this table if in any.
+    pub(super) fn over(&self, device: &str, addresses: &[Prefix], domain: Option<u32>) -> Vec<String> {
         // First, because other devices may have a million routes.
         let routes = self.iter().filter_map(|route| Some((route, route.usable_over(device)?)));
         let routes: Vec<_> = routes.collect();
-        let ruled =
-            self.rules.iter().filter(|rule| rule.chooses(device, addresses)).filter_map(|rule| rule.table);
+        let chosen = self.rules.iter().filter(|rule| rule.chooses(device, addresses));
+        let ruled = chosen.filter_map(|rule| if rule.is_of_domains { domain } else { rule.table });
         let mut tables: Vec<u32> = Vec::new();
-        for table in ruled.chain([MAIN]).chain(routes.iter().map(|(route, _)| route.table)) {
+        for table in ruled.chain(domain).chain([MAIN]).chain(routes.iter().map(|(route, _)| route.table)) {
             if !tables.contains(&table) {
                 tables.push(table);
             }
@@ -218,6 +220,7 @@ impl Rule {
             source: None,
             output: None,
             table: Some(u32::from(header.table)),
+            is_of_domains: false,
             is_special: header.flags & FIB_RULE_INVERT != 0
                 || header.action != FrAct::ToTbl as u8
                 || (header.dst_len, header.tos) != (0, 0),
@@ -229,6 +232,7 @@ impl Rule {
                 }
                 Ok(FibRuleAttrs::Oifname(name)) => rule.output = Some(name.to_string_lossy().into_owned()),
                 Ok(FibRuleAttrs::Table(table)) => rule.table = Some(table),
+                Ok(FibRuleAttrs::L3mdev(is_set)) => rule.is_of_domains = is_set != 0,
                 // The kernel says that it does not suppress any route.
                 Ok(
                     FibRuleAttrs::SuppressPrefixlen(u32::MAX)
@@ -395,7 +399,7 @@ mod tests {
 
     fn over(rules: &str) -> Vec<String> {
         let own = Prefix::parse("10.1.1.1/24").expect("an address");
-        RoutingTables::shown(ROUTES, rules).over("wan", &[own])
+        RoutingTables::shown(ROUTES, rules).over("wan", &[own], None)
     }
 
     #[test]

@@ -185,12 +185,13 @@ impl ShownRoute {
 
 impl From<ShownRule> for Rule {
     fn from(shown: ShownRule) -> Self {
-        const FACTS: [&str; 3] = ["priority", "protocol", "oif_detached"];
+        const FACTS: [&str; 4] = ["priority", "protocol", "oif_detached", "l3mdev"];
         let source = shown.src.parse().ok().map(Prefix::host);
         Self {
             source: source.map(|host| Prefix { length: shown.srclen.unwrap_or(host.length), ..host }),
             output: shown.oif,
             table: shown.table.as_deref().map(table),
+            is_of_domains: shown.rest.contains_key("l3mdev"),
             is_special: shown.rest.keys().any(|key| !FACTS.contains(&key.as_str())),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::addresses::Prefix;
+use super::domains::Domains;
 use super::links::{self, Link};
 use super::netlink::Netlink;
 use super::routing_tables::{Names, Route, RoutingTables};
@@ -25,6 +26,7 @@ pub(crate) struct Snapshot {
     /// By family.
     tables: [RoutingTables; 2],
     tunnels: Tunnels,
+    domains: Domains,
     /// The networks that devices of paths share.
     networks: SharedNetworks,
     /// The devices that have come up, and whose networks are not known yet.
@@ -53,24 +55,31 @@ impl Snapshot {
 
     /// Reads the state with the routes over the devices with the numbers that `choose` returns, or over all.
     fn read(choose: impl FnOnce(&[Link], &Tunnels) -> Option<Vec<u32>>) -> Result<Self, Error> {
-        let mut netlink = Netlink::open()?;
-        let (links, tunnels) = links::read(&mut netlink)?;
+        Self::read_from(&mut Netlink::open()?, choose)
+    }
+
+    /// The same over this socket.
+    pub(super) fn read_from(
+        netlink: &mut Netlink,
+        choose: impl FnOnce(&[Link], &Tunnels) -> Option<Vec<u32>>,
+    ) -> Result<Self, Error> {
+        let (links, tunnels, domains) = links::read(netlink)?;
         let names: Names = links.iter().map(|link| (link.index, link.name.as_str().into())).collect();
         let over = choose(&links, &tunnels);
-        let read = |family| RoutingTables::read(&mut netlink, family, over.as_deref(), &names);
+        let read = |family| RoutingTables::read(netlink, family, over.as_deref(), &names);
         let [v4, v6] = Family::BOTH.map(read);
-        Ok(Self::with(links, [v4?, v6?], tunnels))
+        Ok(Self { domains, ..Self::with(links, [v4?, v6?], tunnels) })
     }
 
     /// The state with these devices, routes and tunnels.
     pub(super) fn with(links: Vec<Link>, tables: [RoutingTables; 2], tunnels: Tunnels) -> Self {
-        Self { links, tables, tunnels, networks: SharedNetworks::default(), coming: BTreeSet::new() }
+        Self { links, tables, tunnels, ..Self::default() }
     }
 
     /// Whether `other` has the same devices, addresses and routes.
     pub(super) fn has_routes_of(&self, other: &Self) -> bool {
-        let Self { links, tables, tunnels: _, networks: _, coming: _ } = self;
-        (links, tables) == (&other.links, &other.tables)
+        let Self { links, tables, domains, tunnels: _, networks: _, coming: _ } = self;
+        (links, tables, domains) == (&other.links, &other.tables, &other.domains)
     }
 
     /// The tunnels, with the other ends that paths over these devices may need.
@@ -188,7 +197,7 @@ impl Snapshot {
     /// The routes over `device`, as `ip route replace` takes them, connected ones first so that gateways can be reached.
     pub(super) fn routes_over(&self, device: &str, family: Family) -> Vec<String> {
         let addresses: Vec<_> = self.link(device).into_iter().flat_map(Link::subnets).collect();
-        self.tables(family).over(device, &addresses)
+        self.tables(family).over(device, &addresses, self.domains.table_of(device))
     }
 }
 
