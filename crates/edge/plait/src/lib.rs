@@ -57,7 +57,7 @@
 //!
 //! - `tcp` and `udp`, both on by default: the carriers of a build, which has at least one. A carrier that is not built in and is asked for
 //!   by name is an error ([`ErrorKind::Unsupported`]); [`Carriers::Auto`] uses those that the build has.
-//! - `tracing`: the log, with warnings of what this machine does to connections, through the crate of that name. Off by default.
+//! - `tracing`: the log, with warnings of what this machine does to connections, through the crate of that name. On by default.
 //! - `serde`: figures of connections and hosts can be serialized.
 //! - `dnssec`: keys of unknown servers that their DNS zones publish and DNSSEC proves.
 //!
