@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use plait_proxy::client::forward;
 use plait_proxy::convert::Destination;
@@ -18,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
+use crate::listening::Passed;
 use crate::options::Options;
 use crate::output::say;
 use crate::reload::Reload;
@@ -63,11 +63,12 @@ impl Forward {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let mut stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
+        let mut passed = Passed::take()?;
         let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
         for Local { at, to } in self.locals {
-            let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
-            listeners.push((listener, to));
+            listeners.push((passed.listen(at).await?, to));
         }
+        passed.finish()?;
         limits::raise_open_files();
         let running = Running::new("forward", what.join(", "), reload);
         let mut service = Service::new(&running);

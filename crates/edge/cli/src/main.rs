@@ -28,6 +28,7 @@ mod key_log;
 mod late_dial;
 #[cfg(target_os = "linux")]
 mod linux;
+mod listening;
 mod metrics_place;
 mod options;
 mod output;

@@ -12,12 +12,13 @@ use plait_proxy::convert::Destination;
 use plait_proxy::socket;
 use plait_proxy::socks::Credentials;
 use plait_proxy::socks_server::serve_client;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
+use crate::listening::Passed;
 use crate::options::Options;
 use crate::output::say;
 use crate::reload::Reload;
@@ -63,7 +64,9 @@ impl Proxy {
         let mut stopped = tokio::spawn(exit::stopped());
         let credentials = self.credentials()?;
         let at = self.socks;
-        let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
+        let mut passed = Passed::take()?;
+        let listener = passed.listen(at).await?;
+        passed.finish()?;
         limits::raise_open_files();
         let what = format!("SOCKS5 at {}", listener.local_addr()?);
         let running = Running::new("proxy", what, reload);

@@ -19,6 +19,8 @@ pub mod keys;
 mod look_up;
 pub mod names;
 pub mod nameservers;
+#[cfg(target_os = "linux")]
+pub mod passed;
 pub mod relay;
 pub mod request;
 pub mod rules;

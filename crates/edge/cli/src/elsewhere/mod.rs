@@ -23,6 +23,14 @@ use crate::reload::Reload;
 #[cfg(unix)]
 pub(crate) use crate::unix::{HANGUP, at_each_reopening, caught, ignores_hangup, is_root};
 
+/// No service manager passes sockets.
+///
+/// # Errors
+/// None.
+pub(crate) fn passed_listeners() -> io::Result<Vec<std::net::TcpListener>> {
+    Ok(Vec::new())
+}
+
 /// The reason that a path cannot be used yet.
 pub(crate) fn why_not(_device: &str) -> String {
     "this host does not have that address".to_owned()

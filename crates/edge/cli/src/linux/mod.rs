@@ -37,6 +37,8 @@ mod waiting;
 
 use plait::PathControl;
 
+pub(crate) use plait_proxy::passed::take_listeners as passed_listeners;
+
 pub(crate) use self::network::network;
 pub(crate) use self::paths::{clear_the_way, why_not};
 pub(crate) use self::streams::open as standard_streams;

@@ -35,6 +35,7 @@ use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::linux::service as supervision;
+use crate::listening::Passed;
 use crate::options::Options;
 use crate::protection::Clients;
 use crate::reload::Reload;
@@ -131,6 +132,8 @@ impl Serve {
 
     async fn run_until(self, stopped: JoinHandle<exit::Interrupted>, reload: Reload) -> anyhow::Result<()> {
         self.may_start()?;
+        // A server has no socket of its own over TCP, and over UDP one for each path.
+        Passed::take()?.finish()?;
         let store = protection::store(&self.options);
         let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
         let by_key = clients.is_some();

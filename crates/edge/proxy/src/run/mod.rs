@@ -8,7 +8,7 @@
 //! Two processes take part. [`enclose`] runs in the child: it makes the namespace, opens the listeners there,
 //! hands them to the parent, and becomes the program. [`Enclosed`] is the parent's view of it.
 
-mod descriptor;
+pub(crate) mod descriptor;
 mod enclosed;
 mod enclosure;
 mod gate;
