@@ -103,7 +103,7 @@ fn a_rule_before_that_of_the_domains_decides_and_one_behind_it_does_not() {
     for (priority, gateway) in [(100, "10.1.1.5"), (2000, "10.1.1.10")] {
         let mut kernel = kernel();
         let ours = |kernel: &mut Kernel| {
-            kernel.rule(priority, |facts| drop(facts.push_oifname(c"eth0").push_table(5)))
+            kernel.rule(priority, |facts| drop(facts.push_oifname(c"eth0").push_table(5)));
         };
         if priority < 1000 {
             ours(&mut kernel);
