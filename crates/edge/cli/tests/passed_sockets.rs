@@ -31,7 +31,7 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let service = listener.local_addr().expect("bound");
         thread::spawn(move || {
-            listener.incoming().flatten().for_each(|mut client| drop(client.write_all(b"hello")))
+            listener.incoming().flatten().for_each(|mut client| drop(client.write_all(b"hello")));
         });
         let mut command = Command::new(PLAIT);
         command.args([
