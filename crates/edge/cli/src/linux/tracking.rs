@@ -89,7 +89,7 @@ fn may_have(words: &[&str], port: u16) -> bool {
         words.iter().enumerate().filter(|(_, word)| word.ends_with("dport") || word.ends_with("sport"))
     {
         let values = words[place + 1..].iter().map(|word| word.trim_matches([',', '{', '}']));
-        named.extend(values.filter(|word| !word.is_empty()).map_while(|word| range(word)));
+        named.extend(values.filter(|word| !word.is_empty()).map_while(range));
     }
     named.is_empty() || named.iter().any(|(first, last)| (*first..=*last).contains(&port))
 }
