@@ -55,9 +55,6 @@ impl Connection {
             | State::LastAck
             | State::TimeWait => self.arrive_synchronized(now, segment, repeats),
         };
-        if let (Arrival::Accepted { .. }, 1..) = (arrival, segment.payload.len()) {
-            self.stats.longest_received = self.stats.longest_received.max(longest_packet(segment));
-        }
         if let Arrival::Dropped(_) = arrival {
             log::debug!(
                 ?arrival,
@@ -356,15 +353,20 @@ impl Connection {
         if !segment.payload.is_empty() {
             let idle = self.send.rtt.base_rto();
             self.receive.acks.on_data(now, segment.wire_segments(), idle);
+            self.note_length(segment);
         }
         if self.receive.acks.urgency() == Urgency::Delayed {
             self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
         }
     }
-}
 
-/// Bytes of the longest packet in which a segment has arrived, IP header included.
-fn longest_packet(segment: &Segment) -> u16 {
-    let payload = segment.payload.len().min(segment.segment_size.into());
-    u16::try_from(segment.header_len() + payload).unwrap_or(u16::MAX)
+    /// Notes the longest packet in which a segment has arrived, IP header included.
+    #[inline]
+    fn note_length(&mut self, segment: &Segment) {
+        let payload = segment.payload.len().min(segment.segment_size.into());
+        let length = segment.header_len() + payload;
+        if length > usize::from(self.stats.longest_received) {
+            self.stats.longest_received = u16::try_from(length).unwrap_or(u16::MAX);
+        }
+    }
 }
