@@ -299,8 +299,9 @@ fn a_nat_that_rebinds_is_named_with_both_addresses() {
     assert_eq!((code, &way["seen_from"], before != after), (0, &before.into(), true), "{way}");
     let _table = Table::install(router, rules).expect("nft is installed");
     let text = net.words(&["--carrier", "udp", "--idle", "4"]);
-    let line =
-        text.lines().find(|line| line.starts_with("p1 over udp: the NAT rebinds: the server has seen "));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("p1 over udp: the NAT rebinds, as it seems: the server has seen "));
     assert!(line.is_some_and(|line| line.contains("; it sees ") && line.ends_with(" now")), "{text}");
     assert!(text.contains("\n  fix: a longer timeout for UDP at the NAT, or --keep-alive"), "{text}");
     let (_, way) = net.check("", "udp", &["--carrier", "udp"]);

@@ -34,7 +34,7 @@ impl Way {
         let keep_alive = "--keep-alive with fewer seconds than --idle had here";
         if let Some([before, after]) = &self.rebound {
             let remark = format!(
-                "the NAT rebinds: the server has seen {before} and does not know what came later; it sees {after} now"
+                "the NAT rebinds, as it seems: the server has seen {before} and does not know what came later; it sees {after} now"
             );
             return Some((remark, format!("a longer timeout for UDP at the NAT, or {keep_alive}")));
         }

@@ -45,7 +45,7 @@ fn in_nftables(listing: &str, port: u16) -> Option<Fault> {
             (table, chain) = (words, "");
         } else if let Some(words) = line.strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {")) {
             (chain, is_elsewhere) = (words, false);
-        } else if line.contains(" hook ") {
+        } else if line.starts_with("type ") && line.contains(" hook ") {
             is_elsewhere = !line.contains(" hook prerouting ");
         } else if !chain.is_empty() && !is_elsewhere && exempts(line, port) {
             let why = why(&format!("in chain {chain} of table {table}"), line);
@@ -117,6 +117,7 @@ mod tests {
             ("notrack", true),
             ("counter packets 3 bytes 180 notrack", true),
             ("tcp dport 7443 notrack", true),
+            ("tcp dport 7443 notrack comment \"no hook here\"", true),
             ("tcp dport { 80, 7000-8000 } notrack", true),
             ("meta l4proto { tcp, udp } notrack", true),
             ("ip saddr 10.0.0.0/8 tcp flags syn notrack", true),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Change, Interference, Measured, Message};
+use crate::Carrier;
 use crate::status::{Peer, SealStatus, Status};
 use crate::stream::Stream;
 use crate::subflow::Subflow;
@@ -75,9 +76,9 @@ impl Watch<'_> {
     }
 
     /// Our address as the server has seen it on the first subflow and sees it on the next one, if the server has reset the first one: it does
-    /// not know the address from which the packets of that subflow come now.
+    /// not know the address from which the packets of that subflow come now. Another host on the path can send such a reset, too.
     async fn ask_next(&mut self, limit: Duration) -> Option<[SocketAddr; 2]> {
-        let lost = self.first().filter(Subflow::is_reset)?;
+        let lost = self.first().filter(|first| first.carrier() == Carrier::Udp && first.is_reset())?;
         // Without a translation, another host has reset it.
         let before = lost.seen_from().filter(|seen| seen.ip() != self.stream.local_addr().ip())?;
         let until = Instant::now() + limit;
