@@ -1,6 +1,5 @@
 //! Connections to the server of `run`, `proxy` and `forward`.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Host, Peer, Protection, Remote, Stream};
+use plait::{ErrorKind, Fingerprint, Peer, Protection, Remote, Stream};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
@@ -19,20 +18,23 @@ use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::certificate::Authorities;
 use crate::half_closed::HalfClosed;
+use crate::line::{Line, is_proved};
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
-use crate::running::{Listed, Progress, Running};
+use crate::running::{Listed, Running};
 use crate::server_addresses::ServerAddresses;
 use crate::server_identity::{ServerIdentity, Sighting, shown_by};
 use crate::sightings::{PROBE_TIMEOUT, look_around};
 use crate::status::{Reporter, log_carriers};
+use crate::system::arguments::Command;
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::time_limit::TimeLimit;
+use crate::warm::{self, Warm, WarmLimit};
 use crate::{exit, output, protection, server_addresses, server_watch, session, stripped, way_out};
 
 /// The server of `run`, `proxy` and `forward`.
@@ -62,6 +64,8 @@ pub(crate) struct Towards {
     #[command(flatten)]
     half_closed: HalfClosed,
     #[command(flatten)]
+    warm: WarmLimit,
+    #[command(flatten)]
     authorities: Authorities,
     #[command(flatten)]
     pub(crate) options: Options,
@@ -71,27 +75,10 @@ pub(crate) struct Towards {
 pub(crate) struct Dial {
     line: Arc<Line>,
     reporter: Arc<Mutex<Reporter>>,
-    watching: [JoinHandle<()>; 3],
+    watching: [JoinHandle<()>; 4],
     silence: SilenceLimit,
     _control: Control,
     _firewall: Option<Opening>,
-}
-
-/// The connections to the server, and their data.
-pub(crate) struct Line {
-    /// The name of the server for people.
-    pub(crate) name: String,
-    pub(crate) running: Running,
-    pub(crate) host: Host,
-    pub(crate) addresses: ServerAddresses,
-    protection: Protection,
-    /// The identity in the first answer, if it is proved.
-    server: Peer,
-    limit: Duration,
-    /// Bytes that went through all streams, both directions together.
-    moved: AtomicU64,
-    /// Bytes that were written to each stream.
-    written: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
 /// One stream; its status is reported at its end.
@@ -141,7 +128,7 @@ impl Towards {
         let remote = self.remote().at(addresses.iter().copied());
         let rest = limit.rest();
         let opened = limit.patiently(&place, host.connect_with(remote, protection.clone(), &rest)).await;
-        let server = match opened {
+        let (server, first) = match opened {
             Ok(mut first) => {
                 log_carriers(first.status().as_ref());
                 let open_at = Instant::now();
@@ -150,7 +137,7 @@ impl Towards {
                 }
                 // The user may have been asked.
                 self.greet(&mut first, limit.without(open_at.elapsed())).await?;
-                first.peer_identity().clone()
+                (first.peer_identity().clone(), first)
             }
             Err(error) => {
                 drop(host);
@@ -166,6 +153,7 @@ impl Towards {
             running,
             host,
             addresses: ServerAddresses::new(self.remote(), addresses, is_bound(&self.options, &server)),
+            warm: Warm::new(self.warm.most(), Some(first)),
             protection,
             server,
             limit: self.connect_timeout,
@@ -183,15 +171,24 @@ impl Towards {
         })
     }
 
-    /// Starts the tasks that follow the options, the server and its addresses.
-    fn watch(&self, line: &Arc<Line>) -> [JoinHandle<()>; 3] {
+    /// Starts the tasks that follow the options, the server and its addresses, and keep connections ready.
+    fn watch(&self, line: &Arc<Line>) -> [JoinHandle<()>; 4] {
         let reload = line.running.reload().clone();
         let towards = line.addresses.current().first().map(SocketAddr::ip);
         let paths = (line.host.path_control(), line.running.kind());
+        let changed = line.clone();
+        let apply = async move |option: &str, new: &Command| match (option, new.towards()) {
+            ("warm", Some(new)) => {
+                changed.warm.set_most(new.warm.most());
+                true
+            }
+            _ => false,
+        };
         [
-            tokio::spawn(reload.keep(paths, towards, async |_, _| false)),
+            tokio::spawn(reload.keep(paths, towards, apply)),
             tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
             tokio::spawn(server_addresses::follow(line.clone())),
+            tokio::spawn(warm::keep(line.clone())),
         ]
     }
 
@@ -303,10 +300,6 @@ impl Towards {
     }
 }
 
-fn is_proved(peer: &Peer) -> bool {
-    matches!(peer, Peer::Key(_) | Peer::Certificate)
-}
-
 /// Whether each connection fails unless its peer proves the identity of this server, which has answered the first one.
 fn is_bound(options: &Options, server: &Peer) -> bool {
     is_proved(server) && protection::requires_sealing(options)
@@ -318,6 +311,18 @@ impl Dial {
         self.line.moved.load(Ordering::Relaxed)
     }
 
+    /// Lists a stream for a request.
+    fn watched(&self, stream: Stream, to: &Destination) -> Watched {
+        let line = self.line.clone();
+        let listed = line.running.list(stream.monitor(), Some(stream.peer_addr()));
+        listed.goes_to(&to.to_string());
+        let written = Arc::<AtomicU64>::default();
+        let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(listed.number(), written.clone());
+        drop(all);
+        Watched { listed, stream, written, line, reporter: self.reporter.clone() }
+    }
+
     /// The devices of its paths, each once.
     pub(crate) fn devices(&self) -> Vec<String> {
         let mut devices: Vec<_> =
@@ -327,8 +332,9 @@ impl Dial {
         devices
     }
 
-    /// Waits until all subflows are closed.
+    /// Ends the connections that are ready, and waits until all subflows are closed.
     pub(crate) async fn drained(&self) {
+        self.line.warm.close();
         self.line.host.drained().await;
     }
 }
@@ -340,66 +346,19 @@ impl Drop for Dial {
     }
 }
 
-impl Line {
-    async fn open(&self) -> io::Result<Stream> {
-        let limit = TimeLimit::new(Some(self.limit));
-        self.addresses.try_each(limit, |remote| self.open_at(remote, limit)).await
-    }
-
-    async fn open_at(&self, remote: Remote, limit: TimeLimit) -> io::Result<Stream> {
-        Ok(self.host.connect_with(remote, self.protection.clone(), &limit.rest()).await?)
-    }
-
-    /// Asks which instance of the server answers at `address` now, over a connection of its own. Only a sealed answer of the server of the
-    /// start counts.
-    pub(crate) async fn instance(&self, address: SocketAddr, limit: Duration) -> Option<Instance> {
-        if !is_proved(&self.server) {
-            return None;
-        }
-        let asked = timeout(limit, async {
-            let within = TimeLimit::new(Some(self.limit));
-            let mut stream = self.open_at(self.addresses.at([address]), within).await?;
-            if *stream.peer_identity() != self.server {
-                return Ok(None);
-            }
-            client::greet(&mut stream).await
-        });
-        match asked.await {
-            Ok(Ok(instance)) => instance,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the server does not show its identity");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    /// Whether data of ours is in flight on a connection.
-    pub(crate) fn unacknowledged(&self, progress: Progress) -> bool {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written
-            .get(&progress.number)
-            .is_some_and(|written| written.load(Ordering::Relaxed) > progress.delivered)
-    }
-
-    fn count(&self, bytes: usize) {
-        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
 impl Dialer for Dial {
     type Stream = Watched;
 
+    fn ready(&self, to: &Destination) -> Option<Watched> {
+        self.line.warm.take().map(|stream| self.watched(stream, to))
+    }
+
+    fn distrust(&self) {
+        self.line.warm.distrust();
+    }
+
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
-        let line = self.line.clone();
-        let stream = line.open().await?;
-        let listed = line.running.list(stream.monitor(), Some(stream.peer_addr()));
-        listed.goes_to(&to.to_string());
-        let written = Arc::<AtomicU64>::default();
-        let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(listed.number(), written.clone());
-        drop(all);
-        Ok(Watched { listed, stream, written, line, reporter: self.reporter.clone() })
+        Ok(self.watched(self.line.open().await?, to))
     }
 
     fn silence_limit(&self) -> SilenceLimit {

@@ -15,10 +15,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
 use crate::listening::Passed;
-use crate::options::Options;
 use crate::output::say;
 use crate::reload::Reload;
 use crate::running::Running;
@@ -50,12 +50,12 @@ struct Local {
 }
 
 impl Forward {
-    pub(crate) fn options(&self) -> &Options {
-        &self.server.towards.options
+    pub(crate) fn towards(&self) -> &Towards {
+        &self.server.towards
     }
 
     pub(crate) async fn run(self, reload: Reload) -> anyhow::Result<()> {
-        let checks = self.options().checks();
+        let checks = self.towards().options.checks();
         self.run_until_stopped(reload).await.map_err(|error| prerequisite::explain(error, checks))
     }
 

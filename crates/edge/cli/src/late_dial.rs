@@ -149,6 +149,16 @@ impl LateDial {
 impl Dialer for LateDial {
     type Stream = Watched;
 
+    fn ready(&self, to: &Destination) -> Option<Watched> {
+        self.dial.get()?.ready(to)
+    }
+
+    fn distrust(&self) {
+        if let Some(dial) = self.dial.get() {
+            dial.distrust();
+        }
+    }
+
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
         match self.dial.get() {
             Some(dial) => dial.dial(to).await,

@@ -26,6 +26,7 @@ mod help;
 mod key;
 mod key_log;
 mod late_dial;
+mod line;
 #[cfg(target_os = "linux")]
 mod linux;
 mod listening;
@@ -51,6 +52,7 @@ mod stripped;
 mod time_limit;
 #[cfg(unix)]
 mod unix;
+mod warm;
 mod way_out;
 
 use std::alloc::System;

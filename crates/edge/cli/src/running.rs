@@ -47,6 +47,8 @@ struct State {
     /// Whether it accepts connections, or its peer has answered.
     is_ready: bool,
     is_stopping: bool,
+    /// Number of connections that wait for a request.
+    ready: usize,
     /// The stack, once it runs.
     host: Option<(PathControl, Pulse)>,
     /// The reason that the server is still waited for.
@@ -65,6 +67,8 @@ struct State {
 pub(crate) struct Survey {
     pub(crate) opened: u64,
     pub(crate) open: usize,
+    /// Those beside them that wait for a request.
+    pub(crate) ready: usize,
     /// Of all connections since the start.
     pub(crate) sums: Sums,
     /// The open subflows of each path.
@@ -152,6 +156,7 @@ impl Running {
             what: what.into(),
             is_ready: false,
             is_stopping: false,
+            ready: 0,
             host: None,
             waits_for: None,
             next: 0,
@@ -193,6 +198,11 @@ impl Running {
     /// The paths of the stack, and the evidence that it runs; `None` before it is started.
     pub(crate) fn host(&self) -> Option<(PathControl, Pulse)> {
         self.state().host.clone()
+    }
+
+    /// Notes how many connections wait for a request.
+    pub(crate) fn has_ready(&self, count: usize) {
+        self.state().ready = count;
     }
 
     /// Notes that the server is still waited for, and why; `None` once it has answered.
@@ -248,8 +258,14 @@ impl Running {
         let (mut survey, live) = {
             let state = self.state();
             let (sums, ends) = (state.ended.clone(), state.ends.clone());
-            let survey =
-                Survey { opened: state.next, open: state.live.len(), sums, load: BTreeMap::new(), ends };
+            let survey = Survey {
+                opened: state.next,
+                open: state.live.len(),
+                ready: state.ready,
+                sums,
+                load: BTreeMap::new(),
+                ends,
+            };
             let live: Vec<_> =
                 state.live.iter().map(|(number, live)| (*number, live.monitor.clone())).collect();
             (survey, live)

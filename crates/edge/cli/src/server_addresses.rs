@@ -16,7 +16,7 @@ use std::time::Duration;
 use plait::Remote;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::dial::Line;
+use crate::line::Line;
 use crate::time_limit::TimeLimit;
 
 /// Time after which a connection that is not open has the name looked up. The attempt goes on.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use plait_proxy::convert::Instance;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::dial::Line;
+use crate::line::Line;
 use crate::output::say;
 use crate::running::{Level, Progress, SILENT_SERVER};
 
@@ -225,6 +225,7 @@ impl Watch {
     fn end_lost(&self, line: &Line) {
         let ended = self.lost(Instant::now()).filter(|number| line.running.abort(*number)).count();
         if ended > 0 {
+            line.warm.distrust();
             say(&format!(
                 "the server {} was started again: {ended} connections to the earlier one were reset",
                 line.name

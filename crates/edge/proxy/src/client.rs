@@ -1,10 +1,12 @@
 //! The client's side: each connection of a program is a stream of its own.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep;
 
 use crate::convert::{Destination, Instance};
 use crate::copying::{Broken, copy};
@@ -13,10 +15,22 @@ use crate::request::{Answer, RequestError, answer, ask};
 use crate::shared::Shared;
 use crate::silence::{Silence, SilenceLimit, Silent};
 
+/// Time in which the server acknowledges a request on a stream that was ready: a round trip, and a retransmission on most paths. A server
+/// that has been started again does not know the stream.
+const ACKNOWLEDGMENT: Duration = Duration::from_millis(1500);
+
 /// Opens protected streams to the server.
 pub trait Dialer: Send + Sync + 'static {
     /// The type of a stream.
     type Stream: AsyncRead + AsyncWrite + Abort + Unpin + Send + 'static;
+
+    /// Takes a stream that is open, and on which nothing was asked for except by [`greet`]; `None` if there is none.
+    fn ready(&self, _to: &Destination) -> Option<Self::Stream> {
+        None
+    }
+
+    /// Called if a stream of [`Dialer::ready`] has failed, or is silent: others may have the same reason.
+    fn distrust(&self) {}
 
     /// Opens a stream for a connection to `to`. It need not send the destination: the caller sends the request.
     fn dial(&self, to: &Destination) -> impl Future<Output = io::Result<Self::Stream>> + Send;
@@ -62,7 +76,8 @@ impl From<io::Error> for ForwardError {
     }
 }
 
-/// Asks a server over a new stream whether it accepts this client, and returns its instance.
+/// Asks a server over a new stream whether it accepts this client, and returns its instance. The stream can be asked for a destination
+/// afterwards.
 ///
 /// # Errors
 /// The server refuses, or the stream failed.
@@ -82,7 +97,8 @@ pub struct Opened<S> {
     pub first: Vec<u8>,
 }
 
-/// Opens a stream to `to`, sends these bytes with the request, and waits for the answer.
+/// Opens a stream to `to`, sends these bytes with the request, and waits for the answer. A stream that was ready and fails, or whose request
+/// the server does not acknowledge, is replaced by a new one, unless bytes of the program may have been delivered.
 ///
 /// # Errors
 /// The server refused, or the stream broke; it was reset.
@@ -91,13 +107,51 @@ pub async fn open<D: Dialer>(
     to: Destination,
     early: &[u8],
 ) -> Result<Opened<D::Stream>, RequestError> {
-    let mut stream = dialer.dial(&to).await?;
+    if let Some(stream) = dialer.ready(&to) {
+        match request(dialer, stream, (to.clone(), early), Some(ACKNOWLEDGMENT)).await {
+            Err(RequestError::Lost(error)) if early.is_empty() || has_ended_unread(&error) => {
+                tracing::debug!(%error, "a stream that was ready has failed");
+                dialer.distrust();
+            }
+            asked => return asked,
+        }
+    }
+    let stream = dialer.dial(&to).await?;
+    request(dialer, stream, (to, early), None).await
+}
+
+/// Whether the server has ended a stream in order before its answer: it has not read the request then ([`asked`](crate::asked)).
+fn has_ended_unread(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
+/// Sends a request and waits for the answer. If the peer acknowledges nothing within `limit`, the stream counts as failed.
+async fn request<D: Dialer>(
+    dialer: &D,
+    mut stream: D::Stream,
+    (to, early): (Destination, &[u8]),
+    limit: Option<Duration>,
+) -> Result<Opened<D::Stream>, RequestError> {
+    let before = stream.acknowledged();
+    let shared = Shared::new(&mut stream);
     let asked = async {
-        ask(&mut stream, to).await?;
-        stream.write_all(early).await?;
-        answer(&mut stream).await
+        ask(&mut &shared, to).await?;
+        (&shared).write_all(early).await?;
+        answer(&mut &shared).await
     };
-    match asked.await {
+    let unacknowledged = async {
+        let Some(limit) = limit else { return pending().await };
+        sleep(limit).await;
+        if shared.with(D::Stream::acknowledged) != before {
+            pending().await
+        }
+    };
+    let asked = tokio::select! {
+        biased;
+        asked = asked => asked,
+        () = unacknowledged => Err(RequestError::Lost(io::ErrorKind::TimedOut.into())),
+    };
+    match asked {
         Ok(Answer { instance, first }) => {
             dialer.answered(dialer.number(&stream), instance);
             Ok(Opened { stream, first })
@@ -106,6 +160,17 @@ pub async fn open<D: Dialer>(
             stream.abort();
             Err(error)
         }
+    }
+}
+
+/// A stream that is ready, or else a new one.
+///
+/// # Errors
+/// No stream can be opened.
+pub(crate) async fn ready_or_new<D: Dialer>(dialer: &D, to: &Destination) -> io::Result<D::Stream> {
+    match dialer.ready(to) {
+        Some(ready) => Ok(ready),
+        None => dialer.dial(to).await,
     }
 }
 
@@ -139,7 +204,7 @@ where
     P: AsyncRead + AsyncWrite + Abort + Unpin,
 {
     let asked = async {
-        let mut stream = dialer.dial(&to).await?;
+        let mut stream = ready_or_new(dialer, &to).await?;
         ask(&mut stream, to).await?;
         io::Result::Ok(stream)
     };
@@ -252,181 +317,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-    use std::time::Duration;
-
-    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::time::{Instant, pause, resume, sleep};
-
-    use super::*;
-    use crate::convert::ErrorCode;
-    use crate::request;
-
-    /// Every stream ends at such a server.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum Kind {
-        Refuses,
-        Echoes,
-        /// Accepts, and never sends a byte.
-        Listens,
-        /// Accepts and ends its direction at once.
-        Ends,
-    }
-
-    struct Far {
-        kind: Kind,
-        limit: SilenceLimit,
-    }
-
-    impl Far {
-        fn new(kind: Kind) -> Self {
-            Self { kind, limit: SilenceLimit::new(Some(SilenceLimit::DEFAULT)) }
-        }
-    }
-
-    impl Dialer for Far {
-        type Stream = DuplexStream;
-
-        async fn dial(&self, _: &Destination) -> io::Result<DuplexStream> {
-            let (near, mut far) = duplex(64 * 1024);
-            let kind = self.kind;
-            tokio::spawn(async move {
-                let (_, first) = request::request(&mut far).await.expect("a stream").expect("a request");
-                if kind == Kind::Refuses {
-                    return request::reply(&mut far, Err(ErrorCode::NotAuthorized)).await.expect("room");
-                }
-                request::reply(&mut far, Ok(None)).await.expect("room");
-                match kind {
-                    Kind::Refuses | Kind::Echoes => {}
-                    Kind::Listens => std::future::pending().await,
-                    Kind::Ends => {
-                        far.shutdown().await.expect("half-closed");
-                        std::future::pending::<()>().await;
-                    }
-                }
-                far.write_all(&first).await.expect("room");
-                let (mut read, mut write) = tokio::io::split(far);
-                tokio::io::copy(&mut read, &mut write).await.expect("copied");
-                write.shutdown().await.expect("closed");
-            });
-            Ok(near)
-        }
-
-        fn number(&self, _: &DuplexStream) -> u64 {
-            0
-        }
-
-        fn answered(&self, _: u64, _: Option<Instance>) {}
-
-        fn silence_limit(&self) -> SilenceLimit {
-            self.limit.clone()
-        }
-
-        async fn delivered(&self, _: &DuplexStream) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn anywhere() -> Destination {
-        Destination::Name("example.org".into(), 80)
-    }
-
-    #[tokio::test]
-    async fn every_byte_comes_back_once_and_in_order_while_both_directions_flow() {
-        let sent: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_be_bytes).collect();
-        let (mut near, program) = duplex(1000);
-        tokio::spawn(async move { forward(&Far::new(Kind::Echoes), &mut { program }, anywhere()).await });
-        let (mut read, mut write) = tokio::io::split(&mut near);
-        let mut got = Vec::new();
-        let writing = async {
-            write.write_all(&sent).await.expect("room");
-            write.shutdown().await.expect("half-closed");
-        };
-        tokio::join!(writing, async { read.read_to_end(&mut got).await.expect("an end") });
-        assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
-    }
-
-    #[tokio::test]
-    async fn a_refusal_is_an_error_and_not_an_empty_answer() {
-        let (near, mut program) = duplex(1000);
-        let error = forward(&Far::new(Kind::Refuses), &mut program, anywhere()).await.expect_err("refused");
-        let refused = ForwardError::Server(RequestError::Refused(ErrorCode::NotAuthorized));
-        assert_eq!(error.to_string(), refused.to_string());
-        drop(near);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_program_that_has_ended_and_gets_no_answer_is_reset_and_one_that_has_all_is_not() {
-        for (kind, ends, complete) in [(Kind::Listens, true, false), (Kind::Ends, false, true)] {
-            let (mut near, mut program) = duplex(1000);
-            if ends {
-                near.shutdown().await.expect("half-closed");
-            }
-            let begun = Instant::now();
-            let error = forward(&Far::new(kind), &mut program, anywhere()).await.expect_err("silence");
-            assert!(
-                begun.elapsed() < SilenceLimit::DEFAULT + Duration::from_secs(2),
-                "{:?}",
-                begun.elapsed()
-            );
-            let ForwardError::Silent { silent: Silent(after), is_complete } = error else {
-                panic!("{error}")
-            };
-            assert_eq!((after, is_complete), (SilenceLimit::DEFAULT, complete));
-        }
-    }
-
-    /// A server at this address, over the kernel's TCP.
-    struct Kernel(SocketAddr);
-
-    impl Dialer for Kernel {
-        type Stream = TcpStream;
-
-        async fn dial(&self, _: &Destination) -> io::Result<TcpStream> {
-            TcpStream::connect(self.0).await
-        }
-
-        fn number(&self, _: &TcpStream) -> u64 {
-            0
-        }
-
-        fn answered(&self, _: u64, _: Option<Instance>) {}
-
-        fn silence_limit(&self) -> SilenceLimit {
-            SilenceLimit::new(None)
-        }
-
-        async fn delivered(&self, _: &TcpStream) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn a_slow_program_gets_every_byte_that_came_before_the_reset_of_the_stream() {
-        const ANSWER: usize = 50_000;
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let dialer = Kernel(listener.local_addr().expect("bound"));
-        let (mut near, mut program) = duplex(1000);
-        let forwarding = tokio::spawn(async move { forward(&dialer, &mut program, anywhere()).await });
-        near.shutdown().await.expect("half-closed");
-        let (mut far, _) = listener.accept().await.expect("connected");
-        request::request(&mut far).await.expect("a stream").expect("a request");
-        request::reply(&mut far, Ok(None)).await.expect("room");
-        assert_eq!(far.read(&mut [0]).await.expect("open"), 0, "the end has arrived");
-        far.write_all(&[7; ANSWER]).await.expect("room");
-        near.read_exact(&mut [0; 10_000]).await.expect("the first part");
-        far.set_zero_linger().expect("a socket");
-        drop(far);
-        // The clock jumps over some checks.
-        pause();
-        sleep(Duration::from_secs(60)).await;
-        resume();
-        let mut rest = Vec::new();
-        near.read_to_end(&mut rest).await.expect("the rest");
-        assert_eq!(rest.len(), ANSWER - 10_000);
-        let error = forwarding.await.expect("no panic").expect_err("a reset");
-        assert!(matches!(error, ForwardError::Reset(_)), "{error}");
-    }
-}
+mod tests;

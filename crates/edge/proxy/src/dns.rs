@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Duration, Instant, interval, timeout};
 
-use crate::client::Dialer;
+use crate::client::{Dialer, ready_or_new};
 use crate::convert::Destination;
 use crate::dns_cache::Cache;
 use crate::names::Names;
@@ -196,7 +196,7 @@ async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query
 
 /// A stream to the server's resolver, with queries in flight, and the first bytes received.
 async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let mut stream = dialer.dial(&Destination::Resolver).await?;
+    let mut stream = ready_or_new(dialer, &Destination::Resolver).await?;
     ask(&mut stream, Destination::Resolver).await?;
     stream.write_all(&asked.outgoing).await?;
     asked.outgoing.clear();

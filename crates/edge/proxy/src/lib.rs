@@ -1,13 +1,14 @@
 //! Connections of unmodified programs, carried over protected streams.
 //!
 //! A client sends its destination in the first flight of a protected stream ([`request`], in the messages of [`convert`]). The server
-//! checks its [`rules`] and joins the stream with a connection of its own ([`serve`](serve::serve), [`destination`], [`relay`]). Programs
+//! waits for it ([`asked`]), checks its [`rules`] and joins the stream with a connection of its own ([`serve`](serve::serve), [`destination`], [`relay`]). Programs
 //! connect by SOCKS5 ([`socks`]) or from a private network namespace. The files of [`keys`] hold the identities, and [`clients`] the
 //! allowed clients; a [`url::ServerUrl`] names a server.
 
 // The operating-system side: it uses time, threads and sockets.
 #![allow(clippy::disallowed_methods)]
 
+pub mod asked;
 pub mod client;
 pub mod clients;
 pub mod convert;

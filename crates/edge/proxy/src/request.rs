@@ -50,7 +50,7 @@ pub async fn ask(stream: &mut (impl AsyncWrite + Unpin), to: Destination) -> io:
 /// # Errors
 /// The server refused, or the stream failed.
 pub async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<Answer, RequestError> {
-    match read_message(stream).await? {
+    match read_message(stream, Vec::new()).await? {
         Ok((Message::Connected(instance), first)) => Ok(Answer { instance, first }),
         Ok((Message::Failed(code), _)) => Err(RequestError::Refused(code)),
         Ok((Message::Connect(_), _)) => Err(RequestError::Nonsense(ErrorCode::UnsupportedMessage)),
@@ -67,7 +67,21 @@ pub async fn request<S>(stream: &mut S) -> io::Result<Option<(Destination, Vec<u
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let code = match read_message(stream).await? {
+    request_after(stream, Vec::new()).await
+}
+
+/// Server: the same, of which `bytes` were read already.
+///
+/// # Errors
+/// The stream failed.
+pub(crate) async fn request_after<S>(
+    stream: &mut S,
+    bytes: Vec<u8>,
+) -> io::Result<Option<(Destination, Vec<u8>)>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let code = match read_message(stream, bytes).await? {
         Ok((Message::Connect(to), rest)) => return Ok(Some((to, rest))),
         Ok((Message::Connected(_) | Message::Failed(_), _)) => ErrorCode::UnsupportedMessage,
         Err(code) => code,
@@ -92,8 +106,12 @@ pub async fn reply(
     stream.write_all(&bytes).await
 }
 
-async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Result<WithRest, ErrorCode>> {
-    let mut bytes = Vec::with_capacity(MAX_MESSAGE);
+/// The next message; `bytes` of it were read before.
+async fn read_message(
+    stream: &mut (impl AsyncRead + Unpin),
+    mut bytes: Vec<u8>,
+) -> io::Result<Result<WithRest, ErrorCode>> {
+    bytes.reserve(MAX_MESSAGE);
     loop {
         match Message::parse(&bytes) {
             Parsed::Message(message, len) => return Ok(Ok((message, bytes.split_off(len)))),

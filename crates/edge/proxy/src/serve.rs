@@ -1,24 +1,17 @@
-//! The server's side of one client's stream.
+//! The server's side of one client's stream, after its request ([`asked`](crate::asked)).
 
 use std::io;
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
+use crate::asked::{Asked, refuse};
+use crate::convert::{Destination, ErrorCode, Instance};
 use crate::destination::{Unreached, connect, resolve, resolve_service};
 use crate::nameservers::Nameservers;
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
 use crate::silence::SilenceLimit;
-
-/// Time limit for a client's request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that a forwarder waits for the first bytes. After it, the client counts as one that listens first: a
-/// request comes in the first flight, at worst after some retransmissions.
-const FIRST_WORDS: Duration = Duration::from_secs(3);
 
 /// The service of a server for its clients.
 #[derive(Clone, Debug)]
@@ -86,49 +79,67 @@ impl Outcome {
     }
 }
 
-/// Serves one stream to its end.
+/// Serves one stream to its end, after its request.
 ///
 /// # Errors
 /// The stream, or the connection to its destination, broke in the middle; both ends were reset.
-pub async fn serve<S>(stream: &mut S, service: &Service, client: Client<'_>) -> io::Result<Outcome>
+pub async fn serve<S>(
+    stream: &mut S,
+    asked: Asked,
+    service: &Service,
+    client: Client<'_>,
+) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    match service {
-        Service::Forward(to) => forward(stream, to, client).await,
-        Service::Proxy { rules, nameservers } => {
-            let Ok(request) = timeout(REQUEST_TIMEOUT, request::request(stream)).await else {
-                stream.abort();
-                return Err(io::ErrorKind::TimedOut.into());
-            };
-            let Some((destination, first)) = request? else {
-                stream.shutdown().await?;
-                return Ok(Outcome::Refused {
-                    destination: "unknown".into(),
-                    code: ErrorCode::MalformedMessage,
-                });
-            };
-            (client.heard)(&destination.to_string());
-            if destination == Destination::Nowhere {
-                return welcome(stream, client.instance).await;
-            }
-            let found = resolve(&destination, rules, client.own_rules, nameservers).await;
-            let to = destination.to_string();
-            if destination != Destination::Resolver {
-                let target = match found {
-                    Ok(addresses) => connect(addresses).await,
-                    Err(unreached) => Err(unreached),
-                };
-                return join(stream, target, (to, first), client).await;
-            }
-            let none = Unreached::Refused(ErrorCode::DestinationUnreachable);
-            let target = match found {
-                Ok(_in_order) => nameservers.connect().await.ok_or(none),
-                Err(unreached) => Err(unreached),
-            };
-            join(stream, target, (to, first), client).await
+    let ((destination, first), rules, nameservers) = match (asked, service) {
+        (Asked::Nothing, _) => {
+            let destination = Destination::Nowhere.to_string();
+            (client.heard)(&destination);
+            return Ok(Outcome::Complete { destination, received: 0, sent: 0 });
         }
+        (Asked::Nonsense, _) => {
+            stream.shutdown().await?;
+            return Ok(nonsense());
+        }
+        (Asked::For(Destination::Resolver, _), Service::Forward(_)) => {
+            refuse(stream, ErrorCode::DestinationUnreachable).await?;
+            let destination = Destination::Resolver.to_string();
+            return Ok(Outcome::Refused { destination, code: ErrorCode::DestinationUnreachable });
+        }
+        (Asked::For(_, first), Service::Forward(to)) => {
+            return forward(stream, to, (true, first), client).await;
+        }
+        (Asked::Speaks(first), Service::Forward(to)) => {
+            return forward(stream, to, (false, first), client).await;
+        }
+        // The forwarder that it was spoken to has become a proxy.
+        (Asked::Speaks(_), Service::Proxy { .. }) => {
+            refuse(stream, ErrorCode::MalformedMessage).await?;
+            return Ok(nonsense());
+        }
+        (Asked::For(to, first), Service::Proxy { rules, nameservers }) => ((to, first), rules, nameservers),
+    };
+    let to = destination.to_string();
+    (client.heard)(&to);
+    let found = resolve(&destination, rules, client.own_rules, nameservers).await;
+    if destination != Destination::Resolver {
+        let target = match found {
+            Ok(addresses) => connect(addresses).await,
+            Err(unreached) => Err(unreached),
+        };
+        return join(stream, target, (to, first), client).await;
     }
+    let none = Unreached::Refused(ErrorCode::DestinationUnreachable);
+    let target = match found {
+        Ok(_in_order) => nameservers.connect().await.ok_or(none),
+        Err(unreached) => Err(unreached),
+    };
+    join(stream, target, (to, first), client).await
+}
+
+fn nonsense() -> Outcome {
+    Outcome::Refused { destination: "unknown".into(), code: ErrorCode::MalformedMessage }
 }
 
 /// Joins a client with the destination that it asked for; `first` are its bytes behind the request.
@@ -148,88 +159,33 @@ where
             finish(destination, (stream, &mut target), first, client.silence).await
         }
         Err(unreached) => {
-            request::reply(stream, Err(unreached.code())).await?;
-            stream.shutdown().await?;
-            drain(stream).await;
+            refuse(stream, unreached.code()).await?;
             Ok(Outcome::without(destination, unreached))
         }
     }
 }
 
 /// Joins a client with the one service there is.
-async fn forward<S>(stream: &mut S, to: &str, client: Client<'_>) -> io::Result<Outcome>
+async fn forward<S>(
+    stream: &mut S,
+    to: &str,
+    (is_asking, first): (bool, Vec<u8>),
+    client: Client<'_>,
+) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    let (is_asking, first) = match opening(stream).await? {
-        Opening::Asks(Destination::Nowhere, _) => return welcome(stream, client.instance).await,
-        Opening::Asks(Destination::Resolver, _) => {
-            request::reply(stream, Err(ErrorCode::DestinationUnreachable)).await?;
-            stream.shutdown().await?;
-            let destination = Destination::Resolver.to_string();
-            return Ok(Outcome::Refused { destination, code: ErrorCode::DestinationUnreachable });
-        }
-        Opening::Asks(Destination::Address(_) | Destination::Named(..) | Destination::Name(..), first) => {
-            (true, first)
-        }
-        Opening::Speaks(first) => (false, first),
-    };
     (client.heard)(to);
     let found = match resolve_service(to, client.own_rules).await {
         Ok(addresses) => connect(addresses).await,
         Err(unreached) => Err(unreached),
     };
     match found {
-        Ok(mut target) => {
-            if is_asking {
-                request::reply(stream, Ok(client.instance)).await?;
-            }
-            finish(to.to_owned(), (stream, &mut target), first, client.silence).await
-        }
+        target if is_asking => join(stream, target, (to.to_owned(), first), client).await,
+        Ok(mut target) => finish(to.to_owned(), (stream, &mut target), first, client.silence).await,
         Err(unreached) => {
-            if is_asking {
-                request::reply(stream, Err(unreached.code())).await?;
-                stream.shutdown().await?;
-                drain(stream).await;
-            } else {
-                stream.abort();
-            }
+            stream.abort();
             Ok(Outcome::without(to.to_owned(), unreached))
-        }
-    }
-}
-
-/// Answers a client that only asks whether the server accepts it.
-async fn welcome(stream: &mut (impl AsyncWrite + Unpin), instance: Option<Instance>) -> io::Result<Outcome> {
-    request::reply(stream, Ok(instance)).await?;
-    stream.shutdown().await?;
-    Ok(Outcome::Complete { destination: Destination::Nowhere.to_string(), received: 0, sent: 0 })
-}
-
-/// The first bytes of a client of a forwarder.
-enum Opening {
-    /// A request, and these bytes after it.
-    Asks(Destination, Vec<u8>),
-    /// Bytes of its own, or silence.
-    Speaks(Vec<u8>),
-}
-
-async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Opening> {
-    let mut bytes = Vec::with_capacity(MAX_MESSAGE);
-    loop {
-        match Message::parse(&bytes) {
-            Parsed::Message(Message::Connect(to), len) => {
-                return Ok(Opening::Asks(to, bytes.split_off(len)));
-            }
-            Parsed::Message(Message::Connected(_) | Message::Failed(_), _) | Parsed::Invalid(_) => {
-                return Ok(Opening::Speaks(bytes));
-            }
-            Parsed::Incomplete => {}
-        }
-        match timeout(FIRST_WORDS, stream.read_buf(&mut bytes)).await {
-            Ok(Ok(1..)) => {}
-            Ok(Err(error)) => return Err(error),
-            Ok(Ok(0)) | Err(_) => return Ok(Opening::Speaks(bytes)),
         }
     }
 }
@@ -253,21 +209,17 @@ where
     Ok(Outcome::Complete { destination, received: received + before, sent })
 }
 
-/// Reads the rest of the client's data for a while: a reset because of unread bytes could overtake the
-/// refusal.
-async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
-    let _ = timeout(Duration::from_secs(5), tokio::io::copy(stream, &mut tokio::io::sink())).await;
-}
-
 #[cfg(test)]
 mod tests {
+    use std::future::Ready;
     use std::net::SocketAddr;
     use std::sync::LazyLock;
 
-    use tokio::io::{AsyncReadExt, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::asked::asked;
     use crate::request::{Answer, RequestError, answer, ask};
 
     static UNLIMITED: LazyLock<SilenceLimit> = LazyLock::new(|| SilenceLimit::new(None));
@@ -296,13 +248,19 @@ mod tests {
         Service::Proxy { rules, nameservers: Nameservers::given([]) }
     }
 
+    /// Serves a stream that may not wait.
+    async fn served(stream: &mut DuplexStream, service: &Service, client: Client<'_>) -> io::Result<Outcome> {
+        let asked = asked(stream, service, client.instance, || None::<Ready<()>>).await?;
+        serve(stream, asked, service, client).await
+    }
+
     async fn ask_for(
         service: Service,
         own: Option<Vec<Rule>>,
         to: Destination,
     ) -> Result<Vec<u8>, RequestError> {
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(async move { serve(&mut server, &service, any_client(own.as_deref())).await });
+        tokio::spawn(async move { served(&mut server, &service, any_client(own.as_deref())).await });
         ask(&mut client, to).await?;
         client.write_all(b"hello").await?;
         client.shutdown().await?;
@@ -441,9 +399,9 @@ mod tests {
             stream.write_all(b"220 ready").await.expect("room");
         });
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(
-            async move { serve(&mut server, &Service::Forward(at.to_string()), any_client(None)).await },
-        );
+        tokio::spawn(async move {
+            served(&mut server, &Service::Forward(at.to_string()), any_client(None)).await
+        });
         let mut got = [0; 9];
         client.read_exact(&mut got).await.expect("a greeting");
         assert_eq!(&got, b"220 ready");
@@ -453,9 +411,9 @@ mod tests {
     async fn a_forwarder_asks_nothing() {
         let at = shouting_server().await;
         let (mut client, mut server) = duplex(64 * 1024);
-        tokio::spawn(
-            async move { serve(&mut server, &Service::Forward(at.to_string()), any_client(None)).await },
-        );
+        tokio::spawn(async move {
+            served(&mut server, &Service::Forward(at.to_string()), any_client(None)).await
+        });
         client.write_all(b"hello").await.expect("room");
         client.shutdown().await.expect("half-closed");
         let mut got = Vec::new();
@@ -487,7 +445,7 @@ mod tests {
             // Nor one that does not ask.
             let (mut client, mut server) = duplex(64 * 1024);
             let served =
-                async { serve(&mut server, &Service::Forward(service), any_client(Some(&own))).await };
+                async { served(&mut server, &Service::Forward(service), any_client(Some(&own))).await };
             let (outcome, written) = tokio::join!(served, client.write_all(b"hello"));
             written.expect("room");
             let refused = matches!(outcome, Ok(Outcome::Refused { code: ErrorCode::NotAuthorized, .. }));

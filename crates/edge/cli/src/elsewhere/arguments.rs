@@ -12,6 +12,7 @@ use crate::configuration::command::{Config, Named};
 use crate::configuration::hooks::Hooks;
 use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
+use crate::dial::Towards;
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::help;
@@ -65,9 +66,18 @@ impl Command {
     pub(crate) fn options(&self) -> Option<&Options> {
         match self {
             Self::Connect(connect) => Some(&connect.options),
-            Self::Proxy(proxy) => Some(proxy.options()),
-            Self::Forward(forward) => Some(forward.options()),
+            Self::Proxy(proxy) => Some(&proxy.towards().options),
+            Self::Forward(forward) => Some(&forward.towards().options),
             Self::Check(_) | Self::Key(_) | Self::Config(_) => None,
+        }
+    }
+
+    /// The server of a command that carries the connections of programs.
+    pub(crate) fn towards(&self) -> Option<&Towards> {
+        match self {
+            Self::Proxy(proxy) => Some(proxy.towards()),
+            Self::Forward(forward) => Some(forward.towards()),
+            Self::Connect(_) | Self::Check(_) | Self::Key(_) | Self::Config(_) => None,
         }
     }
 

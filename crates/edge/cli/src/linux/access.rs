@@ -41,7 +41,7 @@ pub(crate) struct Access {
 #[derive(Debug, Serialize)]
 struct Entry {
     schema: u32,
-    /// Time of the beginning, as RFC 3339 writes it.
+    /// Time of the request, as RFC 3339 writes it.
     started: String,
     /// Duration.
     seconds: f64,
@@ -106,7 +106,7 @@ impl AccessLog {
     pub(crate) fn begin(&self, stream: &Stream) -> Access {
         let entry = Entry {
             schema: SCHEMA,
-            started: format!("{:.3}", Timestamp::now()),
+            started: now(),
             seconds: 0.0,
             from: stream.peer_addr(),
             client: None,
@@ -135,6 +135,12 @@ impl AccessLog {
 }
 
 impl Access {
+    /// Counts the time from now on: the request has come.
+    pub(crate) fn begins_now(&mut self) {
+        self.entry.started = now();
+        self.since = Instant::now();
+    }
+
     /// Sets the name of the client.
     pub(crate) fn comes_from(&mut self, name: &str) {
         self.entry.client = Some(name.to_owned());
@@ -172,6 +178,11 @@ impl Drop for Access {
         self.entry.paths = status.as_ref().map(paths).unwrap_or_default();
         self.log.write(&self.entry);
     }
+}
+
+/// The current time as RFC 3339 writes it, with milliseconds.
+fn now() -> String {
+    format!("{:.3}", Timestamp::now())
 }
 
 fn paths(status: &Status) -> Vec<PathUse> {

@@ -14,6 +14,7 @@ use crate::configuration::command::{Config, Named};
 use crate::configuration::hooks::Hooks;
 use crate::configuration::{InEffect, effective, in_effect};
 use crate::connect::{self, Connect};
+use crate::dial::Towards;
 use crate::exit::{self, Exit};
 use crate::forward::Forward;
 use crate::help;
@@ -122,11 +123,35 @@ impl Command {
         match self {
             Self::Connect(connect) => Some(&connect.options),
             Self::Listen(listen) => Some(&listen.options),
-            Self::Run(run) => Some(run.options()),
+            Self::Run(run) => Some(&run.towards().options),
             Self::Serve(serve) => Some(serve.options()),
-            Self::Proxy(proxy) => Some(proxy.options()),
-            Self::Forward(forward) => Some(forward.options()),
+            Self::Proxy(proxy) => Some(&proxy.towards().options),
+            Self::Forward(forward) => Some(&forward.towards().options),
             Self::Status(_)
+            | Self::Health(_)
+            | Self::Monitor(_)
+            | Self::Check(_)
+            | Self::Path(_)
+            | Self::Reload(_)
+            | Self::Key(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Enclosed(_) => None,
+        }
+    }
+
+    /// The server of a command that carries the connections of programs.
+    pub(crate) fn towards(&self) -> Option<&Towards> {
+        match self {
+            Self::Run(run) => Some(run.towards()),
+            Self::Proxy(proxy) => Some(proxy.towards()),
+            Self::Forward(forward) => Some(forward.towards()),
+            Self::Connect(_)
+            | Self::Listen(_)
+            | Self::Serve(_)
+            | Self::Status(_)
             | Self::Health(_)
             | Self::Monitor(_)
             | Self::Check(_)
@@ -196,8 +221,8 @@ impl Arguments {
     fn confine(&self) -> anyhow::Result<()> {
         let options = match &self.command {
             Command::Serve(serve) => serve.options(),
-            Command::Proxy(proxy) => proxy.options(),
-            Command::Forward(forward) => forward.options(),
+            Command::Proxy(proxy) => &proxy.towards().options,
+            Command::Forward(forward) => &forward.towards().options,
             Command::Connect(_)
             | Command::Listen(_)
             // Its program is not a part of plait.

@@ -267,6 +267,7 @@ fn status(subject: &Subject) -> serde_json::Value {
         "health": health(running, &paths),
         "connections_opened": survey.opened,
         "connections_open": survey.open,
+        "connections_ready": survey.ready,
         "traffic": traffic(&survey),
         "paths": paths,
         "connections": connections,

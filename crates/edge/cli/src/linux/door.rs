@@ -83,6 +83,11 @@ impl Door {
         (self.open.fetch_add(1, Ordering::Relaxed) < self.most.load(Ordering::Relaxed)).then_some(place)
     }
 
+    /// The most connections at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
     /// Sets the most connections at a time. Those beyond it stay.
     pub(crate) fn set_most(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);

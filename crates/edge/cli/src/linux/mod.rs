@@ -34,6 +34,7 @@ mod streams;
 mod tracking;
 pub(crate) mod usage;
 mod waiting;
+mod waiting_clients;
 
 use plait::PathControl;
 

@@ -31,7 +31,6 @@ use crate::dial::{Dial, Towards};
 use crate::linux::limits;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
-use crate::options::Options;
 use crate::output::say;
 use crate::reload::Reload;
 use crate::running::Running;
@@ -99,8 +98,8 @@ impl Child {
 }
 
 impl Run {
-    pub(crate) fn options(&self) -> &Options {
-        &self.towards.options
+    pub(crate) fn towards(&self) -> &Towards {
+        &self.towards
     }
 
     /// Runs the program to its end and returns the exit status.
@@ -111,7 +110,7 @@ impl Run {
 
     /// The prerequisites of the stack, and the private network of the program.
     fn checks(&self) -> Vec<Check> {
-        [self.options().checks(), &[Check::PrivateNetwork]].concat()
+        [self.towards.options.checks(), &[Check::PrivateNetwork]].concat()
     }
 
     async fn run_enclosed(self, reload: Reload) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,7 @@
 //! `plait serve`: accepts clients over several paths and connects them to their destinations.
 
+mod one;
+
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,21 +11,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use plait::{Fingerprint, Host, Listener, Peer, Stream};
-use plait_proxy::clients::AuthorizedClient;
+use plait::{Fingerprint, Host, Listener, Stream};
 use plait_proxy::convert::Instance;
 use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
-use plait_proxy::serve::{Client, Outcome, Service, serve};
+use plait_proxy::serve::Service;
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
+use self::one::serve_one;
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
-use crate::linux::access::{self, AccessLog};
+use crate::linux::access::AccessLog;
 use crate::linux::announcement::Announcement;
 use crate::linux::arguments::Command;
 use crate::linux::control::{self, Control};
@@ -35,12 +37,12 @@ use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::linux::service as supervision;
+use crate::linux::waiting_clients::{WaitingClients, WaitingLimit};
 use crate::listening::Passed;
 use crate::options::Options;
 use crate::protection::Clients;
 use crate::reload::Reload;
-use crate::running::{End, Running};
-use crate::server_identity::shown_by;
+use crate::running::Running;
 use crate::status::Reporter;
 use crate::{exit, output, protection, session};
 
@@ -78,6 +80,8 @@ pub(crate) struct Serve {
     /// Most client connections at a time, as far as the limit of open files allows; more are reset.
     #[arg(long, value_name = "N", default_value = "8192")]
     max_connections: NonZeroUsize,
+    #[command(flatten)]
+    waiting: WaitingLimit,
     /// After SIGTERM, give connections so many seconds to end.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     drain: u32,
@@ -102,6 +106,7 @@ struct Shared {
     service: Mutex<Arc<Service>>,
     at: Option<IpAddr>,
     door: Arc<Door>,
+    waiting: Arc<WaitingClients>,
     reporter: Mutex<Reporter>,
     access: AccessLog,
     strangers: Repeated,
@@ -160,11 +165,13 @@ impl Serve {
         let at = self.listen.address;
         let instance = instance()?;
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
+        let waiting = WaitingClients::new(self.waiting.most(), running.clone());
         let shared = Shared {
             host,
             service,
             at,
             door,
+            waiting,
             reporter,
             access,
             strangers,
@@ -270,6 +277,7 @@ async fn accept_until(
     let farewell = *shared.farewell.lock().unwrap_or_else(PoisonError::into_inner);
     supervised.stops(farewell).await;
     shared.door.close();
+    shared.waiting.stop();
     // Another process can use the port and the socket now, while the last connections end.
     drop(listener);
     control.release();
@@ -298,10 +306,16 @@ impl Shared {
             }
             "drain" => *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = new.farewell(),
             "half-closed-timeout" => self.silence.set(new.half_closed.duration()),
+            "max-warm" => self.waiting.set_most(new.waiting.most()),
             "max-connections" => self.door.set_most(new.most_connections(limits::raise_open_files())),
             _ => return false,
         }
         true
+    }
+
+    /// What the next request is served with.
+    fn service(&self) -> Arc<Service> {
+        Arc::clone(&self.service.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Resets a connection that may not be served. Any host can cause this, as often as it likes.
@@ -310,90 +324,6 @@ impl Shared {
         if let Some(more_like_it) = self.strangers.note(why) {
             tracing::debug!(from = %stream.peer_addr(), more_like_it, "{why}");
         }
-    }
-}
-
-async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
-    let from = stream.peer_addr();
-    let mut access = shared.access.begin(&stream);
-    if let Some(wanted) = shared.at
-        && stream.local_addr().ip() != wanted
-    {
-        access.ends(access::End::Refused, "it came to another address");
-        return shared.refuse(&stream, "refused: it came to another address");
-    }
-    // The list may have changed since the client was judged.
-    let Ok(client) = shared.door.find(stream.peer_identity()) else {
-        access.ends(access::End::Refused, "not an authorized client any more");
-        return shared.refuse(&stream, "refused: not an authorized client any more");
-    };
-    let listed = shared.running.list(stream.monitor(), Some(from));
-    if let Some(name) = client.as_ref().map(|client| &client.comment).filter(|name| !name.is_empty()) {
-        listed.comes_from(name);
-        access.comes_from(name);
-    }
-    let started = Instant::now();
-    let as_seen = Client {
-        instance: Some(shared.instance),
-        own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
-        heard: &|destination| {
-            listed.goes_to(destination);
-            access.hears(destination);
-        },
-        silence: &shared.silence,
-    };
-    let service = Arc::clone(&shared.service.lock().unwrap_or_else(PoisonError::into_inner));
-    let outcome = serve(&mut stream, &service, as_seen).await;
-    let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
-    // One line for each connection; of connections that unknown peers can repeat as often as they like, some.
-    listed.ends(end_of(&outcome));
-    match outcome {
-        Ok(Outcome::Complete { destination, received, sent }) => {
-            access.is_complete((received, sent));
-            tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
-        }
-        Ok(Outcome::Refused { destination, code }) => {
-            access.ends(access::End::Refused, code);
-            if let Some(more_like_it) = shared.strangers.note("a client was refused") {
-                tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
-            }
-        }
-        Ok(Outcome::Exhausted { destination, error }) => {
-            access.ends(access::End::Refused, &error);
-            if let Some(more_like_it) = shared.strangers.note("nothing left to connect with") {
-                tracing::warn!(%from, client = who, destination, %error, more_like_it, "a client was refused: nothing is left to connect with");
-            }
-        }
-        Err(error) => {
-            access.ends(access::End::Broken, &error);
-            if let Some(more_like_it) = shared.strangers.note("a client's connection has ended early") {
-                tracing::info!(%from, client = who, %error, seconds, more_like_it, "a client's connection has ended early");
-            }
-        }
-    }
-    if let Some(status) = stream.status() {
-        let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {
-            tracing::warn!(%error, "no status");
-        }
-    }
-}
-
-fn end_of<E>(outcome: &Result<Outcome, E>) -> End {
-    match outcome {
-        Ok(Outcome::Complete { .. }) => End::Complete,
-        Ok(Outcome::Refused { .. }) => End::Refused,
-        Ok(Outcome::Exhausted { .. }) => End::Exhausted,
-        Err(_) => End::Failed,
-    }
-}
-
-/// Returns the name of a client in the log: its name in authorized_clients, otherwise its key.
-fn name_of(client: Option<&AuthorizedClient>, peer: &Peer) -> String {
-    match (client, shown_by(peer)) {
-        (Some(client), _) if !client.comment.is_empty() => client.comment.clone(),
-        (_, Some(key)) => key.to_string(),
-        (_, None) => "unknown".to_owned(),
     }
 }
 

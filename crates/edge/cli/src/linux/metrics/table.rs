@@ -190,6 +190,12 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("plait_connections_open", &[], "Connections now", |snapshot| {
         vec![only(snapshot.survey.open as u64)]
     }),
+    gauge(
+        "plait_connections_ready",
+        &[],
+        "Connections that wait for a request, beside the open ones",
+        |snapshot| vec![only(snapshot.survey.ready as u64)],
+    ),
     counter("plait_connections_opened", &[], "Connections since the start", |snapshot| {
         vec![only(snapshot.survey.opened)]
     }),

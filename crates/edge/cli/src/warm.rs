@@ -1,0 +1,296 @@
+//! Warm connections: open before a program asks for one.
+//!
+//! The handshake of a warm connection is over, the server has accepted this client on it, and its other paths have joined. A request takes
+//! one of them and costs no handshake. Recent requests decide how many there are; without requests there are none after some minutes. The
+//! connection that asked the server at the start is the first of them. A warm connection follows changes of the paths as any other does.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use clap::Args;
+use plait::Stream;
+use plait_proxy::client;
+use plait_proxy::relay::Abort;
+use plait_proxy::request::RequestError;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use crate::line::Line;
+
+/// The requests of this time decide how many connections are kept.
+const RECENT: Duration = Duration::from_secs(60);
+/// Time after the last request from which none are kept.
+const SILENCE: Duration = Duration::from_secs(180);
+/// Fewest connections before that: a program asks for a name, and then for its address.
+const FEWEST: usize = 2;
+/// Longest time that one is kept. A server lets it wait for longer, so that its end does not cross a request.
+const LONGEST: Duration = Duration::from_secs(240);
+/// Most that are opened at a time: requests that wait for a connection of their own come first.
+const TOGETHER: usize = 3;
+/// Interval between looks at the connections.
+const TICK: Duration = Duration::from_secs(1);
+/// Pauses after failures: the first, which doubles each time, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A connection that the server ends so soon: the server lets no more of them wait.
+const TURNED_AWAY: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct WarmLimit {
+    /// Keep up to N connections to the server open for the next requests, so that these wait for no handshake. As many are kept as there
+    /// were requests in the last minute, at least 2, and none after three minutes without a request. 0: each request opens its connection.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(..=64))]
+    warm: u16,
+}
+
+impl WarmLimit {
+    pub(crate) fn most(self) -> usize {
+        self.warm.into()
+    }
+}
+
+/// The warm connections to one server.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    most: usize,
+    /// The oldest first.
+    kept: VecDeque<Kept>,
+    demand: Demand,
+    pause: Pause,
+}
+
+#[derive(Debug)]
+struct Kept {
+    stream: Stream,
+    since: Instant,
+}
+
+/// The times of requests, the oldest first.
+#[derive(Debug, Default)]
+struct Demand(VecDeque<Instant>);
+
+/// The pause after failures to open one.
+#[derive(Debug, Default)]
+struct Pause {
+    last: Duration,
+    until: Option<Instant>,
+}
+
+/// How many should be there, and how many are.
+#[derive(Clone, Copy, Debug)]
+struct Stock {
+    wanted: usize,
+    have: usize,
+    is_pausing: bool,
+}
+
+impl Warm {
+    /// Keeps at most this many, `first` among them. The start counts as a request.
+    pub(crate) fn new(most: usize, first: Option<Stream>) -> Self {
+        let mut demand = Demand::default();
+        demand.note(Instant::now());
+        let kept = first.map(|stream| Kept { stream, since: Instant::now() });
+        let kept = kept.into_iter().take(most).collect();
+        Self {
+            state: Mutex::new(State { most, kept, demand, pause: Pause::default() }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes a connection for a request, the newest that works.
+    pub(crate) fn take(&self) -> Option<Stream> {
+        let mut state = self.state();
+        state.demand.note(Instant::now());
+        let usable =
+            (0..state.kept.len()).rev().find(|index| state.kept.get_mut(*index).is_some_and(Kept::works));
+        let taken = usable.and_then(|index| state.kept.remove(index));
+        drop(state);
+        self.changed.notify_one();
+        taken.map(|kept| kept.stream)
+    }
+
+    /// Ends those that there are: the server may not know them any more.
+    pub(crate) fn distrust(&self) {
+        // They are dropped without the lock.
+        let gone = std::mem::take(&mut self.state().kept);
+        gone.iter().for_each(|kept| kept.stream.abort());
+        self.changed.notify_one();
+    }
+
+    /// Sets the most connections; those beyond it are ended.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.state().most = most;
+        self.changed.notify_one();
+    }
+
+    /// Ends all, and keeps none from now on.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.most = 0;
+        let gone = std::mem::take(&mut state.kept);
+        drop(state);
+        drop(gone);
+    }
+
+    fn add(&self, stream: Stream) {
+        let mut state = self.state();
+        state.pause = Pause::default();
+        state.kept.push_back(Kept { stream, since: Instant::now() });
+    }
+
+    fn has_failed(&self) {
+        self.state().pause.grow(Instant::now());
+    }
+
+    /// Ends those that have failed or that are too old or too many.
+    fn tidy(&self) -> Stock {
+        let now = Instant::now();
+        let mut state = self.state();
+        let (kept, mut gone) = (std::mem::take(&mut state.kept), Vec::new());
+        for mut kept in kept {
+            let age = now.duration_since(kept.since);
+            match kept.has_ended() {
+                false if age < LONGEST => state.kept.push_back(kept),
+                has_ended => {
+                    if has_ended && age < TURNED_AWAY {
+                        state.pause.grow(now);
+                    }
+                    gone.push(kept);
+                }
+            }
+        }
+        let wanted = state.demand.wanted(now, state.most);
+        while state.kept.len() > wanted {
+            gone.extend(state.kept.pop_front());
+        }
+        let have = state.kept.len();
+        Stock { wanted, have, is_pausing: state.pause.until.is_some_and(|until| now < until) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Whether the server has ended it, or all its paths have failed for good. The server says nothing on it before a request.
+    fn has_ended(&mut self) -> bool {
+        let (mut byte, mut context) = ([0], Context::from_waker(Waker::noop()));
+        let read = Pin::new(&mut self.stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte));
+        read.is_ready() || self.stream.check().is_err()
+    }
+
+    /// Whether a request can leave on it now.
+    fn works(&mut self) -> bool {
+        !self.has_ended()
+            && self.stream.paths().iter().any(|subflow| subflow.end().is_none() && !subflow.is_doubted())
+    }
+}
+
+impl Demand {
+    /// Most times that are kept: more than connections.
+    const MOST: usize = 64;
+
+    fn note(&mut self, now: Instant) {
+        if self.0.len() >= Self::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+    }
+
+    fn wanted(&self, now: Instant, most: usize) -> usize {
+        let within = |time: Duration| self.0.iter().filter(|at| now.duration_since(**at) < time).count();
+        match within(SILENCE) {
+            0 => 0,
+            _ => within(RECENT).max(FEWEST).min(most),
+        }
+    }
+}
+
+impl Pause {
+    fn grow(&mut self, now: Instant) {
+        self.last = (self.last * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.until = Some(now + self.last);
+    }
+}
+
+/// Keeps the warm connections of `line` until it is dropped.
+pub(crate) async fn keep(line: Arc<Line>) {
+    let warm = &line.warm;
+    let mut opening = JoinSet::new();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let Stock { wanted, have, is_pausing } = warm.tidy();
+        while !is_pausing && opening.len() < TOGETHER && have + opening.len() < wanted {
+            opening.spawn(open(line.clone()));
+        }
+        line.running.has_ready(have);
+        tokio::select! {
+            () = warm.changed.notified() => {}
+            _ = ticks.tick(), if wanted > 0 || have > 0 => {}
+            Some(opened) = opening.join_next() => match opened {
+                Ok(Ok(stream)) => warm.add(stream),
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "no warm connection");
+                    warm.has_failed();
+                }
+                // It has panicked; the log has it.
+                Err(_) => warm.has_failed(),
+            },
+        }
+    }
+}
+
+/// Opens a connection and has it accepted.
+async fn open(line: Arc<Line>) -> Result<Stream, RequestError> {
+    let mut stream = line.open().await?;
+    let late = |_| RequestError::Lost(io::ErrorKind::TimedOut.into());
+    timeout(line.limit, client::greet(&mut stream)).await.map_err(late)??;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(demand: &Demand, now: Instant) -> [usize; 3] {
+        [8, 1, 0].map(|most| demand.wanted(now, most))
+    }
+
+    #[test]
+    fn recent_requests_decide_how_many_are_kept() {
+        let (mut demand, start) = (Demand::default(), Instant::now());
+        assert_eq!(wanted(&demand, start), [0, 0, 0]);
+        demand.note(start);
+        assert_eq!(wanted(&demand, start), [FEWEST, 1, 0], "a name and its address");
+        (0..4).for_each(|_| demand.note(start));
+        assert_eq!(wanted(&demand, start), [5, 1, 0]);
+        (0..1000).for_each(|_| demand.note(start));
+        assert_eq!(wanted(&demand, start), [8, 1, 0], "no more than the limit");
+        assert_eq!(wanted(&demand, start + RECENT), [FEWEST, 1, 0]);
+        assert_eq!(wanted(&demand, start + SILENCE), [0, 0, 0], "after minutes of silence none");
+    }
+
+    #[test]
+    fn a_server_that_takes_none_is_asked_less_and_less_often() {
+        let (mut pause, now) = (Pause::default(), Instant::now());
+        let pauses = [(); 8].map(|()| {
+            pause.grow(now);
+            pause.until.map(|until| until.duration_since(now).as_secs())
+        });
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60].map(Some));
+    }
+}
