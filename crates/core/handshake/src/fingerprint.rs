@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::base64::{Alphabet, decode, encode};
+use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding};
 
 /// SHA-256 of a public key's SubjectPublicKeyInfo.
 ///
@@ -27,13 +27,13 @@ impl Fingerprint {
 
     /// Returns the spelling for addresses.
     pub fn compact(&self) -> String {
-        encode(Alphabet::Url, &self.0)
+        Base64UrlUnpadded::encode_string(&self.0)
     }
 }
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", encode(Alphabet::Standard, &self.0))
+        write!(f, "{PREFIX}{}", Base64Unpadded::encode_string(&self.0))
     }
 }
 
@@ -48,10 +48,10 @@ impl FromStr for Fingerprint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bytes = match text.strip_prefix(PREFIX) {
-            Some(long) => decode(Alphabet::Standard, long),
-            None => decode(Alphabet::Url, text),
+            Some(long) => Base64Unpadded::decode_vec(long),
+            None => Base64UrlUnpadded::decode_vec(text),
         };
-        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or(ParseFingerprintError)
     }
 }

@@ -5,12 +5,12 @@ use core::str::FromStr;
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64ct::{Base64, Base64Unpadded, Encoding};
 use plait_base::Random;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use zeroize::Zeroizing;
 
-use crate::base64::{Alphabet, decode, encode};
 use crate::fingerprint::Fingerprint;
 
 /// A private key of this host, with its public key. Wiped on drop.
@@ -61,9 +61,7 @@ impl Identity {
 
     /// The same as PEM.
     pub fn to_pem(&self) -> Zeroizing<String> {
-        let body = Zeroizing::new(encode(Alphabet::Standard, &self.pkcs8));
-        // A PEM line has 64 characters; 48 bytes make exactly one, other lengths need padding.
-        let padding = &"=="[..(3 - self.pkcs8.len() % 3) % 3];
+        let body = Zeroizing::new(Base64::encode_string(&self.pkcs8));
         let mut pem = Zeroizing::new(String::with_capacity(body.len() + 64));
         pem.push_str("-----BEGIN PRIVATE KEY-----\n");
         let mut rest = body.as_str();
@@ -74,7 +72,6 @@ impl Identity {
             rest = behind;
         }
         pem.push_str(rest);
-        pem.push_str(padding);
         pem.push_str("\n-----END PRIVATE KEY-----\n");
         pem
     }
@@ -164,7 +161,7 @@ impl PublicKey {
 impl fmt::Display for PublicKey {
     /// `plait-ed25519 BASE64`, as in files of known and authorised keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{KEY_TYPE} {}", encode(Alphabet::Standard, &self.0))
+        write!(f, "{KEY_TYPE} {}", Base64Unpadded::encode_string(&self.0))
     }
 }
 
@@ -183,7 +180,7 @@ impl FromStr for PublicKey {
         if words.next() != Some(KEY_TYPE) {
             return Err(IdentityError::PublicKeyText);
         }
-        let bytes = words.next().and_then(|text| decode(Alphabet::Standard, text));
+        let bytes = words.next().and_then(|text| Base64Unpadded::decode_vec(text).ok());
         let key = bytes.and_then(|bytes| bytes.try_into().ok());
         key.map(Self).ok_or(IdentityError::PublicKeyText)
     }

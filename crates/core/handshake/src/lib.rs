@@ -7,7 +7,6 @@
 //! Randomness is an argument, with one exception. rustls and AWS-LC draw the randomness of TLS (ephemeral keys, hello randoms) from the
 //! operating system, and this cannot be changed.
 
-mod base64;
 mod certificate;
 mod confirmation;
 mod error;
