@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -100,14 +100,16 @@ fn a_service_manager_learns_of_the_start_the_state_a_reload_and_the_stop() {
     assert!(time.parse::<u64>().is_ok_and(|time| time > 0), "{reloading}");
     manager.expect("READY=1");
 
-    // A connection changes the status.
+    // A request changes the status.
     let mut client = Command::new(PLAIT);
     client.args(["forward", "-s", &url, "-L", "0:127.0.0.1:9", "--carrier", "udp", "--path", "lo"]);
     client.arg("--keys").arg(manager.directory.path().join("client")).arg("--accept-new");
     let nothing = End::Given(Stdio::null());
     let client = Program::start_here(manager.directory.path(), "client", client, nothing, End::Own);
     let mut client = client.expect("started");
-    client.wait_for_line("forwarding ", TIMEOUT).expect("it has reached the server");
+    let line = client.wait_for_line("forwarding ", TIMEOUT).expect("it has reached the server");
+    let local = line.split_whitespace().nth(2).expect(&line);
+    drop(TcpStream::connect(local).expect("it listens"));
     let status = manager.expect("of 1");
     assert!(status.starts_with("STATUS=port "), "{status}");
     client.stop(TIMEOUT).expect("it ends");
