@@ -1,9 +1,11 @@
 //! Ports at which programs connect: bound by this process, or passed to it by a service manager that holds them while it restarts.
 
+use std::future::pending;
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, bail};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::system;
 
@@ -47,5 +49,13 @@ impl Passed {
             "the service manager has passed a socket at {at}, where no option listens\n  fix: the same address as \
              ListenStream= of the socket unit, and in the configuration"
         );
+    }
+}
+
+/// The next connection to a listener; waits for ever if there is none.
+pub(crate) async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => pending().await,
     }
 }

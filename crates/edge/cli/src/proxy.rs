@@ -1,4 +1,4 @@
-//! `plait proxy`: SOCKS5 for browsers, each connection a stream of its own.
+//! `plait proxy`: SOCKS5 and HTTP for browsers, each connection a stream of its own.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,9 +9,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait_keys::read_secret;
 use plait_proxy::convert::Destination;
-use plait_proxy::socket;
 use plait_proxy::socks::Credentials;
-use plait_proxy::socks_server::serve_client;
+use plait_proxy::{http_server, socket, socks_server};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -19,7 +18,7 @@ use tokio::time::timeout;
 use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater};
-use crate::listening::Passed;
+use crate::listening::{Passed, accept};
 use crate::output::say;
 use crate::reload::Reload;
 use crate::running::Running;
@@ -39,6 +38,10 @@ pub(crate) struct Proxy {
     /// Address and port at which SOCKS5 clients connect.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
     socks: SocketAddr,
+    /// Address and port at which clients of an HTTP proxy connect (CONNECT and http:// addresses), beside SOCKS5. Browsers can configure
+    /// themselves by the PAC file http://ADDR:PORT/proxy.pac.
+    #[arg(long, value_name = "ADDR:PORT")]
+    http: Option<SocketAddr>,
     /// The user name that clients must give.
     #[arg(long, requires = "password_file")]
     user: Option<String>,
@@ -63,39 +66,47 @@ impl Proxy {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let mut stopped = tokio::spawn(exit::stopped());
         let credentials = self.credentials()?;
-        let at = self.socks;
         let mut passed = Passed::take()?;
-        let listener = passed.listen(at).await?;
+        let socks = passed.listen(self.socks).await?;
+        let http = match self.http {
+            Some(at) => Some(passed.listen(at).await?),
+            None => None,
+        };
         passed.finish()?;
         limits::raise_open_files();
-        let what = format!("SOCKS5 at {}", listener.local_addr()?);
-        let running = Running::new("proxy", what, reload);
+        let mut what = format!("SOCKS5 at {}", socks.local_addr()?);
+        if let Some(http) = &http {
+            what += &format!(", HTTP at {}", http.local_addr()?);
+        }
+        let running = Running::new("proxy", what.clone(), reload);
         let mut service = Service::new(&running);
         let (dial, mut reaching) = tokio::select! {
             opened = self.server.open(running) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         // For people, and for scripts that wait for it.
-        say(&format!("SOCKS5 at {}", listener.local_addr()?));
+        say(&what);
         service.is_ready().await;
         let mut clients = JoinSet::new();
         let mut shortage = Shortage::default();
         loop {
             let has_room = clients.len() < MAX_CLIENTS;
-            tokio::select! {
+            let (accepted, speaks) = tokio::select! {
                 _ = &mut stopped => break,
                 error = &mut reaching => return Err(error),
-                Some(_) = clients.join_next() => {}
-                accepted = listener.accept(), if has_room => match accepted {
-                    Ok((client, _)) => {
-                        clients.spawn(serve_one(client, dial.clone(), credentials.clone()));
-                    }
-                    Err(error) => shortage.wait(&error).await,
-                },
+                Some(_) = clients.join_next() => continue,
+                accepted = socks.accept(), if has_room => (accepted, Speaks::Socks),
+                accepted = accept(http.as_ref()), if has_room => (accepted, Speaks::Http),
+            };
+            match accepted {
+                Ok((client, _)) => {
+                    clients.spawn(serve_one((client, speaks), dial.clone(), credentials.clone()));
+                }
+                Err(error) => shortage.wait(&error).await,
             }
         }
         service.stops(2 * FAREWELL).await;
-        drop(listener);
+        drop((socks, http));
         let _ = timeout(FAREWELL, async { while clients.join_next().await.is_some() {} }).await;
         clients.shutdown().await;
         let _ = timeout(FAREWELL, dial.drained()).await;
@@ -105,11 +116,12 @@ impl Proxy {
     /// Returns the credentials of clients; a proxy that others can reach must ask for some.
     fn credentials(&self) -> anyhow::Result<Option<Credentials>> {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else {
-            if !self.socks.ip().is_loopback() {
+            let exposed =
+                [Some(self.socks), self.http].into_iter().flatten().find(|at| !at.ip().is_loopback());
+            if let Some(at) = exposed {
                 bail!(
-                    "every host that reaches {} could use this proxy\n  fix: ask for --user and --password-file, \
-                     or listen on 127.0.0.1",
-                    self.socks
+                    "every host that reaches {at} could use this proxy\n  fix: ask for --user and --password-file, \
+                     or listen on 127.0.0.1"
                 );
             }
             return Ok(None);
@@ -124,11 +136,28 @@ impl Proxy {
     }
 }
 
-async fn serve_one(client: TcpStream, dial: Arc<LateDial>, credentials: Option<Credentials>) {
+/// The protocol of a client.
+#[derive(Clone, Copy, Debug)]
+enum Speaks {
+    Socks,
+    Http,
+}
+
+async fn serve_one(
+    (client, speaks): (TcpStream, Speaks),
+    dial: Arc<LateDial>,
+    credentials: Option<Credentials>,
+) {
     socket::prepare(&client);
     let mut destination = None;
     let heard = |to: &Destination| destination = Some(to.to_string());
-    match serve_client(client, &*dial, credentials, heard).await {
+    let served = match (speaks, client.local_addr()) {
+        (Speaks::Socks, _) => socks_server::serve_client(client, &*dial, credentials, heard).await,
+        (Speaks::Http, Ok(at)) => http_server::serve_client(client, &*dial, (credentials, at), heard).await,
+        // It has gone already.
+        (Speaks::Http, Err(error)) => Err(error.into()),
+    };
+    match served {
         Ok((sent, received)) => tracing::info!(destination, sent, received, "a connection has ended"),
         Err(error) => tracing::info!(destination, %error, "a connection has ended early"),
     }
@@ -158,6 +187,8 @@ mod tests {
         assert_eq!(decide(""), Some(false));
         assert_eq!(decide("--socks [::1]:1080"), Some(false));
         assert_eq!(decide("--socks 0.0.0.0:1080"), None);
+        assert_eq!(decide("--http [::1]:3128"), Some(false));
+        assert_eq!(decide("--http 0.0.0.0:3128"), None);
         assert_eq!(parse("--user ada").expect_err("no password").exit_code(), 2);
         let file = std::env::temp_dir().join(format!("plait-proxy-{}", std::process::id()));
         std::fs::write(&file, "secret\n").expect("written");

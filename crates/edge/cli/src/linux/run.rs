@@ -1,7 +1,6 @@
 //! `plait run`: an unmodified program with its connections through plait.
 
 use std::ffi::OsString;
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -23,7 +22,7 @@ use plait_proxy::request::RequestError;
 use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::socket;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -31,6 +30,7 @@ use crate::dial::{Dial, Towards};
 use crate::linux::limits;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
+use crate::listening::accept;
 use crate::output::say;
 use crate::reload::Reload;
 use crate::running::Running;
@@ -225,14 +225,6 @@ async fn serve_until_it_ends(
             }
             Err(error) => shortage.wait(&error).await,
         }
-    }
-}
-
-/// The next connection to a listener; waits for ever if there is none.
-async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
-    match listener {
-        Some(listener) => listener.accept().await,
-        None => pending().await,
     }
 }
 
