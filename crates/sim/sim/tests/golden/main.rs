@@ -29,6 +29,7 @@
 
 mod boxes;
 mod connections;
+mod dissector;
 mod frozen;
 mod listing;
 mod scenario;

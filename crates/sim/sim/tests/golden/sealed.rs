@@ -1,13 +1,16 @@
 //! Sealed connections, by both handshakes.
 
+use core::fmt::Write as _;
 use plait_base::{Duration, Instant, SeededRandom};
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep};
+use plait_handshake::{
+    Identity, KeyLog, ListenerSettings, OpenerSettings, Policy, ServerName, ServerTrust, Tep,
+};
 use plait_mptcp::{Config, Protect, SealedSettings};
 use plait_sim::{
     BlackHole, CloseMode, Coalescer, Corruptor, Cutter, Direction, Families, Forger, Forgery, Link,
     LinkConfig, Loss, Moment, Pair, Reordering, SequenceRewriter, Stripper, Workload, megabits, plain_link,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::scenario::{SOME, Scenario};
 use crate::{ONE_V4, TWO_V4, on_paths};
@@ -97,6 +100,26 @@ fn tls() -> Vec<Scenario> {
     ]
 }
 
+/// The lines of a key log with the secrets of the openers of all scenarios that have run in this process.
+static SECRETS: Mutex<String> = Mutex::new(String::new());
+
+/// The key log of all scenarios.
+pub(crate) fn key_log() -> String {
+    SECRETS.lock().expect("no thread panics with it").clone()
+}
+
+/// Adds to [`SECRETS`].
+#[derive(Debug)]
+struct Logged;
+
+impl KeyLog for Logged {
+    fn log(&self, label: &str, name: &[u8], secret: &[u8]) {
+        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+        let mut lines = SECRETS.lock().expect("no thread panics with it");
+        let _ = writeln!(lines, "{label} {} {}", hex(name), hex(secret));
+    }
+}
+
 const FOREVER: Instant = Instant::from_millis(1 << 40);
 
 fn sealed(tep: Tep) -> Config {
@@ -109,7 +132,8 @@ fn settings(tep: Tep) -> SealedSettings {
     let trust = if tep.proves_identity() { pinned } else { ServerTrust::AcceptNew };
     let name = ServerName::try_from("gw.example.com").expect("a name");
     // A scenario runs more than once, and each time as if it were the first.
-    let opener = OpenerSettings { tickets: None, ..OpenerSettings::new(name, trust) };
+    let opener =
+        OpenerSettings { tickets: None, key_log: Arc::new(Logged), ..OpenerSettings::new(name, trust) };
     SealedSettings {
         teps: vec![tep],
         opener: Some(Arc::new(opener)),
