@@ -28,6 +28,7 @@ use crate::linux::monitor::MonitorArguments;
 use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
+use crate::linux::wireshark::Wireshark;
 use crate::options::Options;
 use crate::proxy::Proxy;
 use crate::reload::Reload;
@@ -86,6 +87,8 @@ pub(crate) enum Command {
     Config(Config),
     /// Report missing prerequisites, and the fix of each.
     Doctor(Doctor),
+    /// Install the dissector for Wireshark and tshark, which shows and decrypts captures.
+    Wireshark(Wireshark),
     /// Print completions for a shell.
     Completions(Completions),
     /// Write the manual pages.
@@ -111,7 +114,8 @@ impl Command {
             | Self::Monitor(_)
             | Self::Path(_)
             | Self::Reload(_)
-            | Self::Config(_) => false,
+            | Self::Config(_)
+            | Self::Wireshark(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
             // The process becomes another program.
             Self::Completions(_) | Self::Man(_) | Self::Enclosed(_) => false,
@@ -136,6 +140,7 @@ impl Command {
             | Self::Key(_)
             | Self::Config(_)
             | Self::Doctor(_)
+            | Self::Wireshark(_)
             | Self::Completions(_)
             | Self::Man(_)
             | Self::Enclosed(_) => None,
@@ -192,6 +197,7 @@ impl Command {
             Self::Key(arguments) => arguments.run(),
             Self::Config(arguments) => arguments.run(&Arguments::definition()),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
+            Self::Wireshark(arguments) => arguments.run(),
             Self::Completions(completions) => completions.run(Arguments::definition()),
             Self::Man(manual) => manual.run(Arguments::definition(), &SUPPLEMENT),
             Self::Enclosed(arguments) => return Ok(arguments.run()),
@@ -236,6 +242,7 @@ impl Arguments {
             | Command::Key(_)
             | Command::Config(_)
             | Command::Doctor(_)
+            | Command::Wireshark(_)
             | Command::Completions(_)
             | Command::Man(_)
             | Command::Enclosed(_) => return Ok(()),

@@ -173,6 +173,16 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         ],
     ),
     (
+        "plait-wireshark",
+        &[
+            ("plait wireshark --install", "Wireshark and tshark of this user show plait from now on."),
+            (
+                "plait wireshark --install --directory /usr/lib/x86_64-linux-gnu/wireshark/plugins",
+                "The same for every user (wireshark -G folders names the directory).",
+            ),
+        ],
+    ),
+    (
         "plait-doctor",
         &[
             ("plait doctor", "Missing prerequisites of this machine, each with its fix."),
@@ -237,7 +247,7 @@ const ENVIRONMENT: &[Entry] = &[
 ];
 
 /// The text of the section SEE ALSO.
-const SEE_ALSO: &str = "plait-lab(1); docs/protocol.md, docs/security.md, docs/metrics.md, docs/status.md, docs/transport.md and docs/udp.md of the project; RFC 8684, RFC 9293.";
+const SEE_ALSO: &str = "plait-lab(1); docs/protocol.md, docs/security.md, docs/metrics.md, docs/status.md, docs/transport.md, docs/udp.md and docs/wireshark.md of the project; RFC 8684, RFC 9293.";
 
 /// The parts of the pages that `--help` does not have.
 pub(crate) const SUPPLEMENT: Supplement = Supplement {

@@ -35,6 +35,7 @@ mod tracking;
 pub(crate) mod usage;
 mod waiting;
 mod waiting_clients;
+mod wireshark;
 
 use plait::PathControl;
 
