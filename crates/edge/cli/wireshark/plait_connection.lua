@@ -3,7 +3,7 @@
 -- Everything that is verified is a table with `tag`: "ok", "failed", or "unchecked" while its keys are not known. What becomes known later
 -- changes these tables, so that a second pass over the capture shows it.
 
-local bits, keys, stream = require("plait_bits"), require("plait_keys"), require("plait_stream")
+local bits, hash, keys, stream = require("plait_bits"), require("plait_hash"), require("plait_keys"), require("plait_stream")
 local handshake, records = require("plait_handshake"), require("plait_records")
 
 local connection = {}
@@ -20,6 +20,7 @@ local RETRY = 256
 function connection.new(number, first, world)
     local self = setmetatable({
         number = number, first = first, subflows = { first }, world = world, mixes = {}, exchanges = {}, waiting = {}, kind = "opening",
+        plain_keys = {},
     }, Connection)
     self.streams = { ab = stream.new("ab", self), ba = stream.new("ba", self) }
     first.initiator, first.name, first.connection, first.index = "a", ("\0"):rep(8), self, 0
@@ -53,6 +54,7 @@ end
 
 -- Takes a key of Multipath TCP that an end has sent in clear.
 function Connection:take_plain_key(side, key)
+    self.plain_keys[side] = self.plain_keys[side] or key
     if self.streams[side == "a" and "ab" or "ba"].high or self.kind == "sealed" then
         return
     end
@@ -252,8 +254,10 @@ end
 function Connection:take_join(subflow, last)
     local syn, answer = subflow.join[0], subflow.join[1]
     local item = { last = last ~= nil }
-    if self.kind ~= "sealed" or not answer or #syn ~= 12 or #answer ~= 16 then
+    if not answer or #syn ~= 12 or #answer ~= 16 then
         return item
+    elseif self.kind ~= "sealed" then
+        return self:take_plain_join(subflow, last, item)
     end
     local flags = string.char(syn:byte(3) % 16, syn:byte(4), answer:byte(3) % 16, answer:byte(4))
     local body = syn:sub(9, 12) .. answer:sub(13, 16) .. flags .. syn:sub(5, 8)
@@ -271,6 +275,20 @@ function Connection:take_join(subflow, last)
         end
         return "later"
     end)
+    return item
+end
+
+-- The same where both keys of Multipath TCP were sent in clear (RFC 8684, section 3.2).
+function Connection:take_plain_join(subflow, last, item)
+    local initiator = subflow.initiator
+    local mine, its = self.plain_keys[initiator], self.plain_keys[initiator == "a" and "b" or "a"]
+    local syn, answer = subflow.join[0], subflow.join[1]
+    if mine and its then
+        local nonce_i, nonce_r = syn:sub(9, 12), answer:sub(13, 16)
+        local hmac_i, hmac_r = hash.hmac(mine .. its, nonce_i .. nonce_r), hash.hmac(its .. mine, nonce_r .. nonce_i)
+        local is_right = hmac_r:sub(1, 8) == answer:sub(5, 12) and (last == nil or last:sub(5) == hmac_i:sub(1, 20))
+        item.tag = is_right and "ok" or "failed"
+    end
     return item
 end
 

@@ -244,8 +244,13 @@ fn the_dissector_says_of_sealed_connections_what_the_second_decoder_says() {
 #[test]
 fn the_dissector_reads_the_captures_of_all_other_scenarios() {
     let place = directory("others");
-    let names =
-        ["plait.protection", "plait.mapping.number", "plait.block.number", "plait.analysis.reinjected"];
+    let names = [
+        "plait.protection",
+        "plait.mapping.number",
+        "plait.block.number",
+        "plait.analysis.reinjected",
+        "plait.join.tag",
+    ];
     fs::write(place.join("capture.pcapng"), joined(&chosen(false))).expect("written");
     let rows = fields(&place, "capture.pcapng", "", &names);
     let of = |column: usize, value: &str| {
@@ -255,13 +260,12 @@ fn the_dissector_reads_the_captures_of_all_other_scenarios() {
     assert!(of(0, "plain") > 10_000, "{}", of(0, "plain"));
     assert!(of(0, "scrambled") > 1000, "{}", of(0, "scrambled"));
     assert_eq!(of(0, "sealed"), 0);
-    assert!(
-        of(1, "") > 10_000 && of(2, "") > 5000 && of(3, "") > 100,
-        "{} {} {}",
-        of(1, ""),
-        of(2, ""),
-        of(3, "")
-    );
+    for (column, least) in [(1, 10_000), (2, 5000), (3, 100)] {
+        assert!(of(column, "") > least, "{}: {}", names[column], of(column, ""));
+    }
+    // The keys are in clear, so the HMACs are checked.
+    assert!(of(4, OK) > 100, "{}", of(4, OK));
+    assert_eq!(of(4, FAILED), 0);
 }
 
 #[test]
