@@ -213,7 +213,8 @@ fn seen_by_decoder(lines: &[Value]) -> Seen {
 #[test]
 fn the_dissector_says_of_sealed_connections_what_the_second_decoder_says() {
     let place = directory("sealed");
-    fs::write(place.join("capture.pcapng"), joined(&chosen(true))).expect("written");
+    let all: Vec<_> = chosen(true).into_iter().chain([sealed::outage()]).collect();
+    fs::write(place.join("capture.pcapng"), joined(&all)).expect("written");
     fs::write(place.join("keys"), sealed::key_log()).expect("written");
     let rows = fields(&place, "capture.pcapng", "keys", &FIELDS);
     let lines = decoded(&place, "capture.pcapng");
@@ -239,6 +240,7 @@ fn the_dissector_says_of_sealed_connections_what_the_second_decoder_says() {
         assert_eq!(count(&rows, field, FAILED), 0, "{field}");
         assert!(sum(names) > 0, "{field}");
     }
+    assert!(sum(&["syn_data"]) > 0, "data in SYNs");
 }
 
 #[test]

@@ -120,6 +120,22 @@ impl KeyLog for Logged {
     }
 }
 
+/// For three seconds, both paths swallow everything: the joins behind that have data in their SYNs. It is not one of the frozen ones.
+pub(crate) fn outage() -> Scenario {
+    let workloads = [Workload::of(4 * SOME), Workload::of(SOME)];
+    Scenario::talk("tcpcrypt-outage", 330, TWO_V4, sealed(Tep::TcpcryptCurve25519), workloads).through(
+        |pair| {
+            let model = LinkConfig { rate: megabits(10), ..plain_link() };
+            for path in 0..2 {
+                let hole = BlackHole {
+                    during: pair.in_time(Duration::from_millis(200))..pair.in_time(Duration::from_secs(3)),
+                };
+                pair.chain(path, vec![Box::new(hole), Box::new(Link::new(model.clone(), path as u64))]);
+            }
+        },
+    )
+}
+
 const FOREVER: Instant = Instant::from_millis(1 << 40);
 
 fn sealed(tep: Tep) -> Config {
