@@ -371,3 +371,16 @@ fn error_of(error: ConnectError) -> io::Error {
     };
     io::Error::new(kind, words)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_set_up_for_paths_that_make_no_sense() {
+        let path = |name| PathRule::new(name).expect("a name");
+        assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
+        let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
+        assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));
+    }
+}

@@ -3,11 +3,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 
-mod net;
-
 use std::time::{Duration, Instant};
 
-use net::wait_for;
 use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathRule};
 use plait_lab::home::{DEVICES, Home, ROUTER};
 
@@ -16,6 +13,18 @@ fn start(home: &Home) -> Host {
     let paths = DEVICES.map(|device| PathRule::new(device).expect("a name"));
     let builder = paths.into_iter().fold(Host::builder().carriers(Carriers::Udp), HostBuilder::path);
     home.client.enter(|| builder.start().expect("a host")).expect("entered")
+}
+
+/// Asks again until there is an answer, or a minute has passed.
+fn wait_for<T>(mut question: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        if let Some(answer) = question() {
+            return Some(answer);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
 }
 
 fn networks(host: &Host) -> Vec<Option<NetworkId>> {

@@ -1,5 +1,5 @@
 //! A host follows the addresses, routes and settings of its devices, on the real kernel and in namespaces of its own.
-//! They need root: `cargo test -p plait-host --test follows -- --ignored`.
+//! They need root: `cargo test -p plait --test follows -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 
@@ -8,7 +8,7 @@ mod net;
 use std::net::{IpAddr, SocketAddr};
 
 use net::{Net, block_on, wait_for};
-use plait_host::{CarrierKind, Carriers, Config, Host, PathId, PathRule, Stream};
+use plait::{Carrier, Carriers, Host, HostBuilder, Path, PathState, Protection, Remote, Service, Stream};
 use plait_netns::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -18,18 +18,18 @@ const PORT: u16 = 7010;
 const BEHIND: &str = "10.99.0.1";
 
 fn host(namespace: &Namespace, devices: &[&str], carriers: Carriers) -> Host {
-    let paths = devices.iter().map(|device| PathRule::new(device).expect("a name"));
-    let builder = paths.fold(Host::builder().carriers(carriers), plait_host::HostBuilder::path);
+    let paths = devices.iter().map(|device| Path::new(device).expect("a name"));
+    let builder = paths.fold(Host::builder().carriers(carriers), HostBuilder::path);
     namespace.enter(|| builder.start().expect("a host")).expect("entered")
 }
 
 /// A host in the second namespace that sends everything back.
 fn echo_host(net: &Net, carriers: Carriers) -> Host {
     let host = host(&net.b, &["b1", "b2"], carriers);
-    let listener = block_on(host.listen(PORT)).expect("a free port");
+    let listener = block_on(host.listen(PORT, Service::plain())).expect("a free port");
     std::thread::spawn(move || {
         block_on(async {
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok(stream) = listener.accept().await {
                 tokio::spawn(async move {
                     let (mut read, mut write) = stream.into_split();
                     let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -53,7 +53,7 @@ fn server(address: &str) -> SocketAddr {
 }
 
 fn address(host: &Host) -> Option<IpAddr> {
-    host.paths()[0].public_v6.map(IpAddr::V6)
+    host.paths()[0].ipv6().map(IpAddr::V6)
 }
 
 /// Waits until the only path of a host has this address.
@@ -64,7 +64,7 @@ fn until_at(host: &Host, wanted: &str) {
 
 /// Waits until the host has taken all changes so far, also those without an effect to wait for: it takes one more, of the MTU.
 fn settle(net: &Net, host: &Host, device: &str) {
-    let mtu = || host.paths().iter().filter(|path| path.name == device).map(|path| path.mtu).max();
+    let mtu = || host.paths().iter().filter(|path| path.device() == device).map(PathState::mtu).max();
     let next = mtu().expect("a path") - 20;
     net.a.ip(&format!("link set dev {device} mtu {next}")).expect("set");
     wait_for(|| (mtu() == Some(next)).then_some(())).expect("the host looks");
@@ -76,20 +76,20 @@ fn an_old_address_is_kept(carriers: Carriers) {
     let _far = echo_host(&net, carriers);
     let near = host(&net.a, &["a1"], carriers);
     until_at(&near, "fd91:1::1");
-    let to = [server("fd91:1::2")];
-    let mut old = block_on(near.connect(&to)).expect("it answers");
+    let to = server("fd91:1::2");
+    let mut old = block_on(near.connect(to, Protection::plain())).expect("it answers");
     block_on(says(&mut old, b"one"));
 
     ip("-6 address change fd91:1::1/64 dev a1 valid_lft forever preferred_lft 0");
     settle(&net, &near, "a1");
     block_on(says(&mut old, b"two"));
-    let mut other = block_on(near.connect(&to)).expect("there is no other address");
+    let mut other = block_on(near.connect(to, Protection::plain())).expect("there is no other address");
     block_on(says(&mut other, b"three"));
 
     // A new address: for new connections only, and not before it is known to be unique.
     ip("-6 address add fd91:1::7/64 dev a1");
     until_at(&near, "fd91:1::7");
-    let mut new = block_on(near.connect(&to)).expect("it answers");
+    let mut new = block_on(near.connect(to, Protection::plain())).expect("it answers");
     for stream in [&mut old, &mut other, &mut new] {
         block_on(says(stream, b"four"));
     }
@@ -124,7 +124,7 @@ fn a_path_is_used_whose_default_route_is_in_a_table_of_its_own() {
     }
     let echo = net.echo_server(BEHIND);
     let near = net.host(&["a2"]);
-    let mut stream = block_on(near.connect(&[echo])).expect("there is a route");
+    let mut stream = block_on(near.connect(echo, Protection::plain())).expect("there is a route");
     block_on(says(&mut stream, b"ping"));
     // A route that comes later, in a table that no rule for this address names.
     let other = net.host(&["a1"]);
@@ -132,7 +132,7 @@ fn a_path_is_used_whose_default_route_is_in_a_table_of_its_own() {
     net.a.ip("route add 10.99.0.0/24 via 10.91.1.2 dev a1 table 200").expect("added");
     settle(&net, &other, "a1");
     let echo = net.echo_server(BEHIND);
-    let mut stream = block_on(other.connect(&[echo])).expect("there is a route");
+    let mut stream = block_on(other.connect(echo, Protection::plain())).expect("there is a route");
     block_on(says(&mut stream, b"ping"));
 }
 
@@ -152,15 +152,13 @@ fn a_strict_check_of_sources_is_loosened_while_a_host_runs_and_put_back() {
     let near = host(&net.a, &["a1", "a2"], Carriers::Auto);
     assert_eq!(values(), ["1", "1", "2"], "the device of the default route passes the check");
     // TCP is not answered: the connection is one over UDP.
-    let mut stream = block_on(near.connect_with(Config::default(), &[server(BEHIND)])).expect("an answer");
+    let mut stream = block_on(near.connect(server(BEHIND), Protection::plain())).expect("an answer");
     block_on(says(&mut stream, b"ping"));
-    let paths = near.paths();
-    let is_of_a2 = |id: PathId| paths.iter().any(|path| path.id == id && path.name == "a2");
     let is_answered = || {
-        let subflows = stream.status().expect("a status").subflows;
-        let usable: Vec<_> = subflows.iter().filter(|one| one.usable).map(|one| one.path).collect();
-        assert!(usable.iter().all(|path| near.carriers().of(*path) == CarrierKind::Udp));
-        usable.into_iter().any(is_of_a2)
+        let mut usable = stream.paths();
+        usable.retain(plait::Subflow::is_usable);
+        assert!(usable.iter().all(|subflow| subflow.carrier() == Carrier::Udp));
+        usable.iter().any(|subflow| subflow.device() == "a2")
     };
     wait_for(|| is_answered().then_some(())).expect("a subflow over the other device");
     drop(stream);
@@ -204,7 +202,8 @@ fn errors_name_the_address_of_the_device_and_not_that_of_the_stack() {
     let net = Net::new();
     let near = host(&net.a, &["a1", "a2"], Carriers::Auto);
     let to = [server("10.91.1.2"), server("10.91.2.2")];
-    let error = block_on(near.connect(&to)).expect_err("no program listens");
+    let to = Remote::from(to[0]).at(to);
+    let error = block_on(near.connect(to, Protection::plain())).expect_err("no program listens");
     let text = error.to_string();
     assert!(text.contains("10.91.1.1 to 10.91.1.2:7010"), "{text}");
     assert!(!text.contains("198.1") && !text.contains("fd70"), "{text}");

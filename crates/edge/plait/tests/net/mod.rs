@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use plait_host::{Host, PathRule};
+use plait::{Carriers, Host, HostBuilder, Path};
 use plait_lab::wired::{Pair, Wire};
 use plait_netns::{Cidr, Namespace};
 
@@ -30,10 +30,10 @@ impl Net {
         Self { a, b }
     }
 
-    /// A host in the first namespace.
+    /// A host in the first namespace, over TCP.
     pub(crate) fn host(&self, devices: &[&str]) -> Host {
-        let paths = devices.iter().map(|device| PathRule::new(device).expect("a name"));
-        let builder = paths.fold(Host::builder(), plait_host::HostBuilder::path);
+        let paths = devices.iter().map(|device| Path::new(device).expect("a name"));
+        let builder = paths.fold(Host::builder().carriers(Carriers::Tcp), HostBuilder::path);
         self.a.enter(|| builder.start().expect("a host")).expect("entered")
     }
 

@@ -6,25 +6,24 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plait_base::SeededRandom;
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{
-    CarrierKind, Carriers, Config, Error, Host, Listener, PathRule, Protect, SealedSettings, StatusCounters,
+use plait::{
+    Carrier, Carriers, Clients, ErrorKind, Host, Identity, LOOPBACK, Listener, Protection, Service, Subflow,
+    Trust,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn host() -> Host {
-    let path = PathRule::new("lo").expect("a name");
+    let path = LOOPBACK.parse().expect("a name");
     Host::builder().carriers(Carriers::Udp).path(path).start().expect("nothing but sockets")
 }
 
 /// A port that is free, and the listener that has it.
-async fn listen(host: &Host, config: Config) -> Listener {
+async fn listen(host: &Host, service: impl Fn() -> Service) -> Listener {
     let mut port = 20_000 + (std::process::id() % 10_000) as u16;
     loop {
-        match host.listen_with(config.clone(), port).await {
+        match host.listen(port, service()).await {
             Ok(listener) => return listener,
-            Err(Error::PortInUse { .. }) => port += 1,
+            Err(error) if error.kind() == ErrorKind::PortInUse => port += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -43,12 +42,12 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
     let (server, client) = (host(), host());
-    let listener = listen(&server, Config::default()).await;
+    let listener = listen(&server, Service::plain).await;
     let port = listener.port();
     let echo = tokio::spawn(async move {
         for _ in 0..2 {
-            let (stream, from) = listener.accept().await.expect("the client connects");
-            assert!(from.ip().is_loopback());
+            let stream = listener.accept().await.expect("the client connects");
+            assert!(stream.peer_addr().ip().is_loopback());
             let (mut read, mut write) = stream.into_split();
             tokio::io::copy(&mut read, &mut write).await.expect("copied");
             write.shutdown().await.expect("open until now");
@@ -58,12 +57,8 @@ async fn bytes_go_both_ways_between_two_hosts_of_one_machine() {
     let sent = pattern(8 << 20);
     for address in ["127.0.0.1", "::1"] {
         let remote = SocketAddr::new(address.parse().expect("an address"), port);
-        let stream = within(client.connect(&[remote])).await.expect("it answers");
-        let subflows = stream.status().expect("a status").subflows;
-        assert_eq!(
-            subflows.iter().map(|one| client.carriers().of(one.path)).collect::<Vec<_>>(),
-            [CarrierKind::Udp]
-        );
+        let stream = within(client.connect(remote, Protection::plain())).await.expect("it answers");
+        assert_eq!(stream.paths().iter().map(Subflow::carrier).collect::<Vec<_>>(), [Carrier::Udp]);
         let (mut read, mut write) = stream.into_split();
         let copy = sent.clone();
         let sending = tokio::spawn(async move {
@@ -88,21 +83,11 @@ async fn a_port_without_a_listener_is_reported_by_icmp_and_not_by_silence() {
         let port = UdpSocket::bind((address, 0)).expect("a port").local_addr().expect("bound").port();
         let remote = SocketAddr::new(address.parse().expect("an address"), port);
         let asked = std::time::Instant::now();
-        let error = within(client.connect(&[remote])).await.expect_err("no host is there");
-        assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{address}: {error}");
+        let error = within(client.connect(remote, Protection::plain())).await.expect_err("no host is there");
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{address}: {error}");
         // A SYN is sent again after a second: this one was not.
         assert!(asked.elapsed() < Duration::from_secs(1), "{address}: {:?}", asked.elapsed());
     }
-}
-
-/// Settings that seal, of both sides.
-fn sealed() -> [Config; 2] {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
-    let name = ServerName::try_from("far.example").expect("a name");
-    let opening = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
-    let listening = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
-    [opening, listening].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() })
 }
 
 /// A middlebox: called with each datagram and its number, returns those that go on.
@@ -143,22 +128,23 @@ fn relay(server: SocketAddr, meddler: Meddler) -> SocketAddr {
     address
 }
 
-/// Sends `len` bytes through `meddler` and back again over a sealed connection; counts of the client's status.
-async fn echoed_through(meddler: Meddler, len: usize) -> Option<StatusCounters> {
-    let [opening, listening] = sealed();
+/// Sends `len` bytes through `meddler` and back again over a sealed connection.
+async fn echoed_through(meddler: Meddler, len: usize) {
+    let identity = Identity::generate().expect("a key");
     let (server, client) = (host(), host());
-    let listener = listen(&server, listening).await;
+    let listener = listen(&server, || Service::sealed(&identity, Clients::anyone())).await;
     let address = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
     let echo = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.expect("the client connects");
+        let stream = listener.accept().await.expect("the client connects");
         let (mut read, mut write) = stream.into_split();
         tokio::io::copy(&mut read, &mut write).await.expect("copied");
         write.shutdown().await.expect("open until now");
         read.closed().await.expect("in order");
     });
     let remote = relay(address, meddler);
-    let stream = within(client.connect_with(opening, &[remote])).await.expect("it answers");
-    assert!(stream.status().expect("a status").sealed.is_some());
+    let stream =
+        within(client.connect(remote, Trust::pinned(identity.fingerprint()))).await.expect("it answers");
+    assert!(stream.status().expect("a status").is_sealed());
     let (mut read, mut write) = stream.into_split();
     let sent = pattern(len);
     let copy = sent.clone();
@@ -170,9 +156,7 @@ async fn echoed_through(meddler: Meddler, len: usize) -> Option<StatusCounters> 
     within(read.read_to_end(&mut got)).await.expect("until the end");
     sending.await.expect("no panic").expect("sent");
     assert!(got == sent, "{} bytes", got.len());
-    let counters = read.status().map(|status| status.counters);
     within(echo).await.expect("no panic");
-    counters
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,22 +203,22 @@ async fn where_options_are_stripped_from_datagrams_nothing_goes_in_clear() {
         }
         vec![datagram]
     };
-    let [opening, listening] = sealed();
+    let identity = Identity::generate().expect("a key");
     let (server, client) = (host(), host());
-    let listener = listen(&server, listening).await;
+    let listener = listen(&server, || Service::sealed(&identity, Clients::anyone())).await;
     let address = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
     let remote = relay(address, meddler);
-    let opened = within(client.connect_with(opening, &[remote])).await;
+    let opened = within(client.connect(remote, Trust::pinned(identity.fingerprint()))).await;
     assert!(opened.is_err(), "it was not sealed, and is open");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_unknown_peers_send_is_counted_or_reset_and_harms_no_connection() {
     let (server, client) = (host(), host());
-    let listener = listen(&server, Config::default()).await;
+    let listener = listen(&server, Service::plain).await;
     let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
-    let mut stream = within(client.connect(&[remote])).await.expect("it answers");
-    let (mut other, _) = within(listener.accept()).await.expect("the client connects");
+    let mut stream = within(client.connect(remote, Protection::plain())).await.expect("it answers");
+    let mut other = within(listener.accept()).await.expect("the client connects");
 
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
     stranger.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
@@ -253,8 +237,7 @@ async fn what_unknown_peers_send_is_counted_or_reset_and_harms_no_connection() {
     let mut answer = [0; 100];
     let len = stranger.recv(&mut answer).expect("a reset");
     assert!(len <= stray.len() && answer[1] == 0x04, "{:02x?}", &answer[..len]);
-    let malformed = server.malformed();
-    assert_eq!(malformed.total(), 3, "{malformed:?}: an empty datagram says nothing");
+    assert_eq!(server.totals().malformed, 3, "an empty datagram says nothing");
 
     stream.write_all(b"ping").await.expect("taken");
     let mut got = [0; 4];
@@ -268,16 +251,20 @@ async fn a_port_that_a_program_has_is_not_taken_and_one_that_was_given_back_is_f
     let first = 12_000 + (std::process::id() % 5000) as u16;
     let taken = (first..).find_map(|port| UdpSocket::bind(("127.0.0.1", port)).ok()).expect("a port");
     let port = taken.local_addr().expect("bound").port();
-    assert!(matches!(host.listen(port).await, Err(Error::PortInUse { .. })));
+    let is_taken = |listened: &Result<Listener, plait::Error>| {
+        listened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PortInUse)
+    };
+    let listen = || host.listen(port, Service::plain());
+    assert!(is_taken(&listen().await));
     drop(taken);
     // Another test that starts a program may have a copy of the descriptor, until the program runs.
-    let mut listened = host.listen(port).await;
+    let mut listened = listen().await;
     for _ in 0..600 {
-        if !matches!(listened, Err(Error::PortInUse { .. })) {
+        if !is_taken(&listened) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        listened = host.listen(port).await;
+        listened = listen().await;
     }
     let listener = listened.expect("free now");
     UdpSocket::bind(("127.0.0.1", port)).expect_err("ours");

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use net::{Net, block_on, round_trip, wait_for};
+use plait::{Protection, Service, Stream};
 use plait_base::LOG_INTERVAL;
-use plait_host::Stream;
 use plait_netns::Namespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -25,9 +25,9 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
     let net = Net::new();
     let (log, began) = (Log::start(), Instant::now());
     let host = net.host(&["a1", "a2"]);
-    let listener = block_on(host.listen(7005)).expect("a free port");
+    let listener = block_on(host.listen(7005, Service::plain())).expect("a free port");
     let old = net.echo_server("10.91.1.2");
-    let mut old = block_on(host.connect(&[old])).expect("the kernel answers");
+    let mut old = block_on(host.connect(old, Protection::plain())).expect("the kernel answers");
     for _ in 0..3 {
         net.a.run("nft", "flush ruleset").expect("as a reload does it first");
         let is_back = || net.a.run("nft", "list table inet plait-0").ok();
@@ -36,14 +36,14 @@ fn a_firewall_that_is_reloaded_takes_our_rules_away_for_a_moment_only() {
     let next = net.echo_server("10.91.2.2");
     block_on(async {
         assert_eq!(ask(&mut old).await, *b"ping", "an old connection goes on");
-        let mut next = host.connect(&[next]).await.expect("the kernel answers");
+        let mut next = host.connect(next, Protection::plain()).await.expect("the kernel answers");
         assert_eq!(ask(&mut next).await, *b"ping");
     });
     let server: SocketAddr = "10.91.1.1:7005".parse().expect("an address");
     let b = net.b.clone();
     let client = std::thread::spawn(move || b.enter(|| round_trip(server)).expect("entered"));
     block_on(async {
-        let (mut stream, _) = listener.accept().await.expect("the kernel connects");
+        let mut stream = listener.accept().await.expect("the kernel connects");
         let mut question = [0; 4];
         stream.read_exact(&mut question).await.expect("four bytes");
         stream.write_all(&question).await.expect("taken");
@@ -81,7 +81,8 @@ fn a_port_can_be_listened_on_while_the_firewall_is_reloaded() {
     let host = net.host(&["a1"]);
     for port in 7010..7015 {
         net.a.run("nft", "flush ruleset").expect("as a reload does it first");
-        let listener = block_on(host.listen(port)).expect("whether the rules are there already or not");
+        let listener = block_on(host.listen(port, Service::plain()))
+            .expect("whether the rules are there already or not");
         let is_sent_to_us = || {
             let set = net.a.run("nft", "list set inet plait-0 listening").ok()?;
             set.contains(&port.to_string()).then_some(())

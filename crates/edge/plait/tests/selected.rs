@@ -1,6 +1,6 @@
 //! Paths follow the devices that rules select, on the real kernel and in namespaces of their own: devices that are plugged in later, or come
 //! back under another name, and the devices of default routes.
-//! They need root: `cargo test -p plait-host --test selected -- --ignored`.
+//! They need root: `cargo test -p plait --test selected -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 
@@ -9,7 +9,7 @@ mod net;
 use std::net::SocketAddr;
 
 use net::{Net, block_on, wait_for};
-use plait_host::{Carriers, Config, Host, PathRule, Stream};
+use plait::{Carriers, Host, HostBuilder, Path, PathState, Protection, Service, Stream, Subflow, TrustLevel};
 use plait_netns::{Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -18,17 +18,17 @@ const BOTH: [Carriers; 2] = [Carriers::Tcp, Carriers::Udp];
 
 fn host(namespace: &Namespace, rules: &[&str], carriers: Carriers) -> Host {
     let rules = rules.iter().map(|rule| rule.parse().expect("a rule"));
-    let builder = rules.fold(Host::builder().carriers(carriers), plait_host::HostBuilder::path);
+    let builder = rules.fold(Host::builder().carriers(carriers), HostBuilder::path);
     namespace.enter(|| builder.start().expect("a host")).expect("entered")
 }
 
 /// A host in the second namespace that sends everything back, over all devices whose names begin with b.
 fn echo_host(net: &Net, carriers: Carriers) -> Host {
     let host = host(&net.b, &["b*"], carriers);
-    let listener = block_on(host.listen(PORT)).expect("a free port");
+    let listener = block_on(host.listen(PORT, Service::plain())).expect("a free port");
     std::thread::spawn(move || {
         block_on(async {
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok(stream) = listener.accept().await {
                 tokio::spawn(async move {
                     let (mut read, mut write) = stream.into_split();
                     let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -41,7 +41,7 @@ fn echo_host(net: &Net, carriers: Carriers) -> Host {
 
 fn connect(near: &Host, address: &str) -> Stream {
     let server = SocketAddr::new(address.parse().expect("an address"), PORT);
-    let mut stream = block_on(near.connect_with(Config::default(), &[server])).expect("an answer");
+    let mut stream = block_on(near.connect(server, Protection::plain())).expect("an answer");
     block_on(says(&mut stream, b"ping"));
     stream
 }
@@ -55,26 +55,26 @@ async fn says(stream: &mut Stream, word: &[u8]) {
 }
 
 /// The devices of the usable subflows of a connection, in order, each once.
-fn devices(near: &Host, stream: &Stream) -> Vec<String> {
-    let paths = near.paths();
-    let status = stream.status().expect("a status");
-    let name = |id| paths.iter().find(|path| path.id == id).map(|path| path.name.clone());
-    let usable = status.subflows.iter().filter(|subflow| subflow.usable);
-    let mut names: Vec<_> = usable.filter_map(|subflow| name(subflow.path)).collect();
+fn devices(stream: &Stream) -> Vec<String> {
+    let mut usable = stream.paths();
+    usable.retain(Subflow::is_usable);
+    let mut names: Vec<_> = usable.iter().map(|subflow| subflow.device().to_owned()).collect();
     names.sort();
     names.dedup();
     names
 }
 
-fn until_over(near: &Host, stream: &Stream, wanted: &[&str]) {
-    let is_so = || (devices(near, stream) == wanted).then_some(());
-    assert!(wait_for(is_so).is_some(), "{:?} and not {wanted:?}", devices(near, stream));
+fn until_over(stream: &Stream, wanted: &[&str]) {
+    let is_so = || (devices(stream) == wanted).then_some(());
+    assert!(wait_for(is_so).is_some(), "{:?} and not {wanted:?}", devices(stream));
 }
 
 /// The paths of a host: a device that is down stands in brackets.
 fn paths(host: &Host) -> Vec<String> {
-    let shown = |path: plait_host::Path| if path.up { path.name } else { format!("({})", path.name) };
-    host.paths().into_iter().map(shown).collect()
+    let shown = |path: &PathState| {
+        if path.is_up() { path.device().to_owned() } else { format!("({})", path.device()) }
+    };
+    host.paths().iter().map(shown).collect()
 }
 
 fn until_paths(host: &Host, wanted: &[&str]) {
@@ -106,16 +106,16 @@ fn connections_join_over_a_device_of_a_pattern_that_is_plugged_in_later_and_agai
         let mut stream = connect(&near, "10.91.1.2");
         for name in ["usb0", "usb0", "usb1"] {
             plug(&net, name, "02:00:00:00:00:03");
-            until_over(&near, &stream, &["a1", name]);
-            assert_eq!(near.paths().last().expect("two").class, plait_host::PathClass::Untrusted);
+            until_over(&stream, &["a1", name]);
+            assert_eq!(near.paths().last().expect("two").trust_level(), TrustLevel::Untrusted);
             block_on(says(&mut stream, b"over both"));
             net.a.ip("link set dev a1 down").expect("set");
-            until_over(&near, &stream, &[name]);
+            until_over(&stream, &[name]);
             block_on(says(&mut stream, b"over one"));
             net.a.ip("link set dev a1 up").expect("set");
-            until_over(&near, &stream, &["a1", name]);
+            until_over(&stream, &["a1", name]);
             net.a.ip(&format!("link delete dev {name}")).expect("unplugged");
-            until_over(&near, &stream, &["a1"]);
+            until_over(&stream, &["a1"]);
         }
         until_paths(&near, &["a1", "(usb0)", "(usb1)"]);
         drop((stream, near, far));
@@ -140,7 +140,7 @@ fn a_connection_survives_the_renaming_of_its_only_device_and_the_settings_are_pu
         net.a.ip("link set dev a1 name wwan7").expect("renamed");
         until_paths(&near, &["wwan7"]);
         block_on(says(&mut stream, b"the same subflow"));
-        assert_eq!(devices(&near, &stream), ["wwan7"]);
+        assert_eq!(devices(&stream), ["wwan7"]);
         let again = connect(&near, "10.91.1.2");
         let setting = "net.ipv4.conf.wwan7.forwarding";
         if carriers == Carriers::Tcp {
@@ -166,9 +166,9 @@ fn a_modem_that_comes_back_under_another_name_is_in_use_again() {
         let mut stream = connect(&near, "10.91.1.2");
         for name in ["wwan0", "wwan1", "eth5"] {
             plug(&net, name, MODEM);
-            until_over(&near, &stream, &["a1", name]);
+            until_over(&stream, &["a1", name]);
             until_paths(&near, &["a1", name]);
-            assert!(near.paths()[1].backup);
+            assert!(near.paths()[1].is_backup());
             block_on(says(&mut stream, b"hello again"));
             net.a.ip(&format!("link delete dev {name}")).expect("unplugged");
             until_paths(&near, &["a1", &format!("({name})")]);
@@ -188,13 +188,13 @@ fn the_devices_of_default_routes_are_followed_as_the_routes_come_and_go() {
         until_paths(&near, &["a1"]);
         let mut stream = connect(&near, "10.91.1.2");
         net.a.ip("route add default via 10.91.2.2 dev a2 metric 200").expect("added");
-        until_over(&near, &stream, &["a1", "a2"]);
+        until_over(&stream, &["a1", "a2"]);
         net.a.ip("route delete default via 10.91.1.2 dev a1").expect("deleted");
-        until_over(&near, &stream, &["a2"]);
+        until_over(&stream, &["a2"]);
         block_on(says(&mut stream, b"over the other"));
         assert_eq!(paths(&near), ["(a1)", "a2"]);
         net.a.ip("route add default via 10.91.1.2 dev a1 metric 300").expect("added");
-        until_over(&near, &stream, &["a1", "a2"]);
+        until_over(&stream, &["a1", "a2"]);
         drop((stream, near, far));
     }
 }
@@ -207,21 +207,21 @@ fn paths_are_added_and_removed_while_connections_run() {
         let _far = echo_host(&net, carriers);
         let near = host(&net.a, &["a1"], carriers);
         let control = near.path_control();
-        let rule = |text: &str| text.parse::<PathRule>().expect("a rule");
+        let rule = |text: &str| text.parse::<Path>().expect("a rule");
         let mut stream = connect(&near, "10.91.1.2");
         for _ in 0..3 {
             block_on(control.add(rule("a2=untrusted"))).expect("new");
             block_on(control.add(rule("a2"))).expect_err("it is there");
-            until_over(&near, &stream, &["a1", "a2"]);
-            block_on(control.remove(rule("a1"))).expect("it is there");
-            until_over(&near, &stream, &["a2"]);
+            until_over(&stream, &["a1", "a2"]);
+            block_on(control.remove(&rule("a1"))).expect("it is there");
+            until_over(&stream, &["a2"]);
             assert_eq!(paths(&near), ["a2"], "a removed path is not listed");
             block_on(says(&mut stream, b"over the other"));
             block_on(control.add(rule("a1"))).expect("new");
-            until_over(&near, &stream, &["a1", "a2"]);
-            block_on(control.remove(rule("a2"))).expect("it is there");
-            block_on(control.remove(rule("a2"))).expect_err("it is gone");
-            until_over(&near, &stream, &["a1"]);
+            until_over(&stream, &["a1", "a2"]);
+            block_on(control.remove(&rule("a2"))).expect("it is there");
+            block_on(control.remove(&rule("a2"))).expect_err("it is gone");
+            until_over(&stream, &["a1"]);
         }
         // Of a listener, too.
         let answered = connect(&near, "10.91.1.2");

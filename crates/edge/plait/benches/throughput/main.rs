@@ -3,7 +3,7 @@
 //! are those of one run whatever else the machine does. Needs root.
 //!
 //! ```console
-//! # cargo bench -p plait-host --bench throughput -- [ROUNDS] [MEGABYTES] [WORD]
+//! # cargo bench -p plait --bench throughput -- [ROUNDS] [MEGABYTES] [WORD]
 //! ```
 //!
 //! With a word only those whose name contains it, and sealed over TUN, which the others are compared with. One round more warms up.
@@ -14,15 +14,12 @@ mod quic;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use plait_base::SeededRandom;
+use plait::{Carriers, Clients, Host, HostBuilder, Identity, Service, Trust};
 use plait_bench::{Rounds, Spread, Table};
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{Carriers, Config, Host, HostBuilder, PathRule, Protect, ScrambleSettings, SealedSettings};
 use plait_netns::{Cidr, Namespace, veth};
 
 const PORT: u16 = 7443;
@@ -116,10 +113,10 @@ async fn transfer(
     protection: Protection,
     megabytes: usize,
 ) -> Result<(f64, Option<f64>)> {
-    let [opener, listener] = settings(protection)?;
-    let incoming = far.listen_with(listener, PORT).await?;
+    let (protection, service) = settings(protection)?;
+    let incoming = far.listen(PORT, service).await?;
     let reading = tokio::spawn(async move {
-        let (mut stream, _) = incoming.accept().await?;
+        let mut stream = incoming.accept().await?;
         let mut read = 0;
         while let Some(chunk) = stream.read_chunk().await? {
             read += chunk.len();
@@ -127,10 +124,10 @@ async fn transfer(
         let end = Instant::now();
         let (_, mut write) = stream.into_split();
         tokio::io::AsyncWriteExt::shutdown(&mut write).await?;
-        Ok::<_, std::io::Error>((read, end))
+        anyhow::Ok((read, end))
     });
     let server = SocketAddr::new(Net::address(1, 2), PORT);
-    let mut stream = near.connect_with(opener, &[server]).await?;
+    let mut stream = near.connect(server, protection).await?;
     let chunk = chunk();
     let begin = Instant::now();
     for _ in 0..megabytes {
@@ -139,9 +136,9 @@ async fn transfer(
     let (own, mut write) = stream.into_split();
     tokio::io::AsyncWriteExt::shutdown(&mut write).await?;
     let (read, end) = reading.await??;
-    let subflows = own.status().map(|status| status.subflows).unwrap_or_default();
-    let sum = |of: fn(&plait_host::SubflowStatus) -> u64| subflows.iter().map(of).sum::<u64>() as f64;
-    let lost = 1000.0 * sum(|one| one.tcp.segments_lost) / sum(|one| one.tcp.data_segments_sent);
+    let subflows = own.status().map(|status| status.subflows()).unwrap_or_default();
+    let sum = |of: fn(&plait::Subflow) -> u64| subflows.iter().map(of).sum::<u64>() as f64;
+    let lost = 1000.0 * sum(plait::Subflow::segments_lost) / sum(plait::Subflow::data_segments_sent);
     if read != megabytes * CHUNK {
         bail!("{read} bytes arrived");
     }
@@ -166,22 +163,16 @@ fn chunk() -> Bytes {
 }
 
 /// What the two ends of a connection want.
-fn settings(protection: Protection) -> Result<[Config; 2]> {
-    let both = |protect| Config { protect, ..Config::default() };
-    match protection {
-        Protection::Plain => return Ok([Config::default(), Config::default()]),
-        Protection::Scrambled => {
-            let settings = ScrambleSettings::default();
-            return Ok([both(Protect::Scramble(settings)), both(Protect::Scramble(settings))]);
+fn settings(protection: Protection) -> Result<(plait::Protection, Service)> {
+    Ok(match protection {
+        Protection::Plain => (plait::Protection::plain(), Service::plain()),
+        Protection::Scrambled => (plait::Protection::scrambled(), Service::scrambled()),
+        Protection::Sealed => {
+            let identity = Identity::generate()?;
+            let trust = Trust::pinned(identity.fingerprint());
+            (trust.into(), Service::sealed(&identity, Clients::anyone()))
         }
-        Protection::Sealed => {}
-    }
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
-    let name = ServerName::try_from("far.example")?;
-    let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
-    let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
-    Ok([opener, listener].map(|settings| both(Protect::Sealed(settings))))
+    })
 }
 
 /// Medians, and the medians of the ratios within each round.
@@ -245,7 +236,7 @@ impl Net {
         let start = |namespace: &Namespace, letter: char| -> Result<Host> {
             let mut builder: HostBuilder = Host::builder().carriers(carriers).crypto_threads(threads);
             for path in [1, 2] {
-                builder = builder.path(PathRule::new(&format!("{letter}{path}"))?);
+                builder = builder.path(format!("{letter}{path}").parse()?);
             }
             Ok(namespace.enter(|| builder.start())??)
         };

@@ -1,5 +1,5 @@
 //! A host on the real kernel, in network namespaces of its own, with the kernel's TCP as its peer.
-//! They need root, which network namespaces are made with: `cargo test -p plait-host --test network -- --ignored`.
+//! They need root, which network namespaces are made with: `cargo test -p plait --test network -- --ignored`.
 
 #![allow(clippy::disallowed_methods, reason = "the kernel has a clock and threads")]
 
@@ -7,12 +7,11 @@ mod net;
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 
 use net::{Net, block_on, cidr, echo, round_trip, wait_for};
-use plait_base::SeededRandom;
-use plait_handshake::{Identity, ListenerSettings, OpenerSettings, ServerName, ServerTrust};
-use plait_host::{Config, Error, Host, PathClass, PathRule, Protect, SealedSettings};
+use plait::{
+    Carriers, Clients, ErrorKind, Host, HostBuilder, Identity, Path, Protection, Service, Trust, TrustLevel,
+};
 use plait_netns::{Namespace, veth};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -29,7 +28,7 @@ fn bytes_go_both_ways_over_ipv4_and_ipv6_and_nothing_is_left_behind() {
     for address in ["10.91.1.2", "fd91:1::2"] {
         let server = net.echo_server(address);
         let echoed = block_on(async {
-            let stream = host.connect(&[server]).await.expect("the kernel answers");
+            let stream = host.connect(server, Protection::plain()).await.expect("the kernel answers");
             let (mut read, mut write) = stream.into_split();
             let sending = tokio::spawn(async move {
                 write.write_all(&pattern()).await?;
@@ -57,12 +56,13 @@ fn how_a_path_is_used_can_be_changed_while_the_host_runs() {
     let set = |text: &str| block_on(control.set(text.parse().expect("a path")));
     set("a2=untrusted,backup").expect("it has that path");
     let paths = host.paths();
-    let used = paths.iter().map(|path| (path.name.as_str(), path.class, path.backup));
-    let expected = [("a1", PathClass::Trusted, false), ("a2", PathClass::Untrusted, true)];
+    let used = paths.iter().map(|path| (path.device(), path.trust_level(), path.is_backup()));
+    let expected = [("a1", TrustLevel::Trusted, false), ("a2", TrustLevel::Untrusted, true)];
     assert_eq!(used.collect::<Vec<_>>(), expected);
-    assert!(matches!(set("a3=backup"), Err(Error::UnknownPath { name }) if name == "a3"));
+    let error = set("a3=backup").expect_err("it has none of that name");
+    assert!(error.kind() == ErrorKind::InvalidInput && error.to_string().contains("no path a3"), "{error}");
     drop(host);
-    assert!(matches!(set("a2"), Err(Error::Gone)));
+    assert_eq!(set("a2").expect_err("the host has ended").kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_host_that_ends_leaves_alone_what_another_has_under_the_name_of_its_device()
     drop(first);
     assert_eq!(net.traces(), traces, "the second has lost something");
     let server = net.echo_server("10.91.1.2");
-    let mut stream = block_on(second.connect(&[server])).expect("the kernel answers");
+    let mut stream = block_on(second.connect(server, Protection::plain())).expect("the kernel answers");
     let mut answer = [0; 4];
     block_on(async {
         stream.write_all(b"ping").await.expect("taken");
@@ -91,10 +91,12 @@ fn a_host_that_ends_leaves_alone_what_another_has_under_the_name_of_its_device()
 fn a_listener_has_the_port_until_it_is_dropped() {
     let net = Net::new();
     let host = net.host(&["a1", "a2"]);
-    let listener = block_on(host.listen(7001)).expect("a free port");
-    assert!(matches!(block_on(host.listen(7001)), Err(Error::PortInUse { port: 7001, .. })));
+    let listener = block_on(host.listen(7001, Service::plain())).expect("a free port");
+    let error = block_on(host.listen(7001, Service::plain())).expect_err("it listens already");
+    assert!(error.kind() == ErrorKind::PortInUse && error.to_string().contains("7001"), "{error}");
     let taken = net.a.enter(|| TcpListener::bind("0.0.0.0:7002").expect("free")).expect("entered");
-    assert!(matches!(block_on(host.listen(7002)), Err(Error::PortInUse { port: 7002, .. })));
+    let error = block_on(host.listen(7002, Service::plain())).expect_err("the kernel listens");
+    assert!(error.kind() == ErrorKind::PortInUse && error.to_string().contains("7002"), "{error}");
     drop(taken);
 
     for address in ["10.91.1.1", "10.91.2.1", "fd91:2::1"] {
@@ -104,8 +106,8 @@ fn a_listener_has_the_port_until_it_is_dropped() {
             move || b.enter(|| round_trip(server)).expect("entered")
         });
         block_on(async {
-            let (mut stream, from) = listener.accept().await.expect("the kernel connects");
-            assert_eq!(from.is_ipv6(), server.is_ipv6());
+            let mut stream = listener.accept().await.expect("the kernel connects");
+            assert_eq!(stream.peer_addr().is_ipv6(), server.is_ipv6());
             let mut question = [0; 4];
             stream.read_exact(&mut question).await.expect("four bytes");
             stream.write_all(&question).await.expect("taken");
@@ -129,13 +131,13 @@ fn a_listener_has_the_port_until_it_is_dropped() {
 fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
     let net = Net::new();
     let host = net.host(&["a1", "a2"]);
-    let listener = block_on(host.listen(7003)).expect("a free port");
+    let listener = block_on(host.listen(7003, Service::plain())).expect("a free port");
     for address in ["10.91.1.1", "10.91.2.1", "fd91:1::1", "fd91:2::1"] {
         let server = SocketAddr::new(address.parse().expect("an address"), 7003);
         let a = net.a.clone();
         let client = std::thread::spawn(move || a.enter(|| round_trip(server)).expect("entered"));
         block_on(async {
-            let (mut stream, _) = listener.accept().await.expect("the kernel connects");
+            let mut stream = listener.accept().await.expect("the kernel connects");
             let mut question = [0; 4];
             stream.read_exact(&mut question).await.expect("four bytes");
             stream.write_all(&question).await.expect("taken");
@@ -150,7 +152,7 @@ fn programs_of_this_host_reach_a_listener_by_any_of_its_addresses() {
 fn a_device_that_appears_is_used_and_one_that_goes_is_left() {
     let net = Net::new();
     let host = net.host(&["a1", "late"]);
-    let is_up = |index: usize| host.paths()[index].up;
+    let is_up = |index: usize| host.paths()[index].is_up();
     assert_eq!((is_up(0), is_up(1)), (true, false));
     let (late, _peer) = veth((&net.a, "late"), (&net.b, "peer")).expect("a pair");
     assert!(!is_up(1), "an address is needed");
@@ -195,7 +197,8 @@ fn two_hosts_share_the_devices_and_the_last_one_cleans_up() {
     drop(first);
     let server = net.echo_server("10.91.1.2");
     block_on(async {
-        let mut stream = second.connect(&[server]).await.expect("the devices still forward");
+        let mut stream =
+            second.connect(server, Protection::plain()).await.expect("the devices still forward");
         stream.write_all(b"ping").await.expect("taken");
         stream.shutdown().await.expect("open until now");
         let mut answer = Vec::new();
@@ -213,7 +216,7 @@ fn a_host_that_ends_resets_what_is_open() {
     let host = net.host(&["a1"]);
     let listener = net.b.enter(|| TcpListener::bind("10.91.1.2:0").expect("free")).expect("entered");
     let server = listener.local_addr().expect("bound");
-    let stream = block_on(host.connect(&[server])).expect("the kernel answers");
+    let stream = block_on(host.connect(server, Protection::plain())).expect("the kernel answers");
     let (mut accepted, _) = listener.accept().expect("it has come");
     drop(host);
     let error = accepted.read(&mut [0; 1]).expect_err("not an end in order");
@@ -227,18 +230,18 @@ fn a_host_that_ends_resets_what_is_open() {
 fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
     let net = Net::new();
     let start = |namespace: &Namespace, devices: [&str; 2]| {
-        let builder = Host::builder().crypto_threads(2);
-        let builder = devices
-            .iter()
-            .fold(builder, |builder, device| builder.path(PathRule::new(device).expect("a name")));
+        let builder = Host::builder().carriers(Carriers::Tcp).crypto_threads(2);
+        let paths = devices.iter().map(|device| Path::new(device).expect("a name"));
+        let builder = paths.fold(builder, HostBuilder::path);
         namespace.enter(|| builder.start().expect("a host")).expect("entered")
     };
     let (near, far) = (start(&net.a, ["a1", "a2"]), start(&net.b, ["b1", "b2"]));
-    let [opener, listener] = sealed();
+    let identity = Identity::generate().expect("a key");
+    let service = Service::sealed(&identity, Clients::anyone());
     block_on(async {
-        let incoming = far.listen_with(listener, 7003).await.expect("a free port");
+        let incoming = far.listen(7003, service).await.expect("a free port");
         let echoing = tokio::spawn(async move {
-            let (stream, _) = incoming.accept().await.expect("a client connects");
+            let stream = incoming.accept().await.expect("a client connects");
             let (mut read, mut write) = stream.into_split();
             while let Some(mut chunk) = read.read_chunk().await.expect("in order") {
                 write.write_chunk(&mut chunk).await.expect("taken");
@@ -246,8 +249,8 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
             write.shutdown().await.expect("open until now");
             read.closed().await.expect("in order");
         });
-        let server = "10.91.1.2:7003".parse().expect("an address");
-        let stream = near.connect_with(opener, &[server]).await.expect("it listens");
+        let trust = Trust::pinned(identity.fingerprint());
+        let stream = near.connect("10.91.1.2:7003", trust).await.expect("it listens");
         let (mut read, mut write) = stream.into_split();
         let sending = tokio::spawn(async move {
             write.write_all(&pattern()).await?;
@@ -258,28 +261,10 @@ fn blocks_are_sealed_and_opened_on_threads_of_their_own() {
         sending.await.expect("no panic").expect("sent");
         read.closed().await.expect("in order");
         assert!(echoed == pattern(), "{} bytes", echoed.len());
-        let sealed = read.status().expect("a connection").sealed.expect("it is sealed");
-        assert!(sealed.blocks_elsewhere > 100, "{sealed:?}");
+        let sealed = read.status().expect("a connection").sealed().expect("it is sealed");
+        assert!(sealed.blocks_elsewhere() > 100, "{sealed:?}");
         echoing.await.expect("no panic");
     });
-}
-
-#[test]
-fn nothing_is_set_up_for_paths_that_make_no_sense() {
-    let path = |name| PathRule::new(name).expect("a name");
-    assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
-    let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
-    assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));
-}
-
-/// Settings of the two ends of a sealed connection.
-fn sealed() -> [Config; 2] {
-    let identity = Arc::new(Identity::generate(&mut SeededRandom::from_number(1)));
-    let trust = ServerTrust::Pinned(vec![identity.public_key().fingerprint()]);
-    let name = ServerName::try_from("far.example").expect("a name");
-    let opener = SealedSettings::opener(Arc::new(OpenerSettings::new(name, trust)));
-    let listener = SealedSettings::listener(Arc::new(ListenerSettings::new(identity)));
-    [opener, listener].map(|settings| Config { protect: Protect::Sealed(settings), ..Config::default() })
 }
 
 fn pattern() -> Vec<u8> {
