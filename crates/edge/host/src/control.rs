@@ -37,13 +37,13 @@ impl PathControl {
         self.shared.lock().carriers.clone()
     }
 
-    /// The same as [`crate::Host::shared_networks`].
+    /// The networks that several devices of the paths share. Such devices count as one path.
     #[must_use]
     pub fn shared_networks(&self) -> Vec<SharedNetwork> {
         self.shared.lock().shared_networks.iter().cloned().collect()
     }
 
-    /// The same as [`crate::Host::tcp_missing`].
+    /// The reason that an optional path over TCP is missing; `None` if there is one, or none was requested.
     #[must_use]
     pub fn tcp_missing(&self) -> Option<String> {
         self.shared.lock().tcp_missing.clone()

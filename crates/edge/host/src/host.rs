@@ -7,18 +7,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectError, Counters, Endpoint, EndpointConfig, ListenError};
-use plait_mptcp::{Config, Path};
+use plait_mptcp::Config;
 
 use crate::capture::{Capture, Interface, Outside};
-use crate::carriers::{Carriers, KEEP_ALIVE, MAX_CARRIERS, OpenCarriers, Opened, PathCarriers, Setup};
+use crate::carriers::{Carriers, KEEP_ALIVE, MAX_CARRIERS, OpenCarriers, Opened, Setup};
 use crate::clock::Clock;
+use crate::connection::Connection;
 use crate::control::PathControl;
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::failure::gone;
 use crate::listener::Listener;
 use crate::log::warn;
 use crate::network_monitor::NetworkMonitor;
@@ -29,8 +32,6 @@ use crate::pulse::Pulse;
 use crate::ranges::{MAX_PATHS, Ranges};
 use crate::selection::Selection;
 use crate::shared::{Awaited, Phase, Shared};
-use crate::shared_networks::SharedNetwork;
-use crate::stream::{AbortOnDrop, Stream};
 use crate::sys::BINDS_TO_DEVICES;
 use crate::wake::Wake;
 use crate::workers::Workers;
@@ -39,7 +40,6 @@ use crate::workers::Workers;
 /// [`Host::drained`] waits for an orderly end first.
 pub struct Host {
     shared: Arc<Shared>,
-    config: Config,
     crypto_threads: usize,
     /// Payload of the longest super-segment that a carrier sends by one call, in bytes.
     longest_super_segment: u16,
@@ -48,17 +48,38 @@ pub struct Host {
     network_monitor: NetworkMonitor,
 }
 
-/// The configuration of a [`Host`]. Obtained from [`Host::builder`].
+/// The settings of a [`Host`], with defaults for everything but the paths.
 #[derive(Clone, Debug)]
-pub struct HostBuilder {
-    rules: Vec<PathRule>,
-    config: Config,
-    limits: EndpointConfig,
-    ranges: Ranges,
-    capture: Option<PathBuf>,
-    crypto_threads: usize,
-    carriers: Carriers,
-    keep_alive: std::time::Duration,
+pub struct HostSettings {
+    /// The devices of the paths, as they come and go. Earlier paths are preferred for the first subflow.
+    pub paths: Vec<PathRule>,
+    /// The carriers of the segments.
+    pub carriers: Carriers,
+    /// The limits on what unknown peers can make the host keep.
+    pub limits: EndpointConfig,
+    /// The ranges of the stack's private addresses.
+    pub ranges: Ranges,
+    /// The file that all packets are written to, in pcapng, with their addresses and ports on the network; datagrams of UDP are written as
+    /// the TCP segments in them.
+    pub capture: Option<PathBuf>,
+    /// The number of threads that seal and open the blocks of sealed connections; with 0, the driver does it.
+    pub crypto_threads: usize,
+    /// The time for which a subflow of ours over UDP may be silent before it sends an empty datagram, so that NATs keep its mapping.
+    pub keep_alive: Duration,
+}
+
+impl Default for HostSettings {
+    fn default() -> Self {
+        Self {
+            paths: Vec::new(),
+            carriers: Carriers::default(),
+            limits: EndpointConfig::default(),
+            ranges: Ranges::default(),
+            capture: None,
+            crypto_threads: 0,
+            keep_alive: KEEP_ALIVE,
+        }
+    }
 }
 
 /// Blocks of one connection that may be queued to the threads, to be sealed and as many to be opened: enough to keep the threads busy while
@@ -74,79 +95,80 @@ struct DriverThread {
 }
 
 impl Host {
-    /// Returns a builder of a host without paths, with the defaults for everything else.
-    #[must_use]
-    pub fn builder() -> HostBuilder {
-        HostBuilder {
-            rules: Vec::new(),
-            config: Config::default(),
-            limits: EndpointConfig::default(),
-            ranges: Ranges::default(),
-            capture: None,
-            crypto_threads: 0,
-            carriers: Carriers::Tcp,
-            keep_alive: KEEP_ALIVE,
+    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds,
+    /// and for 0.3 seconds more if a gateway does not tell its link-layer address.
+    ///
+    /// # Errors
+    /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
+    pub fn start(settings: HostSettings) -> Result<Self, Error> {
+        let carriers = settings.carriers;
+        Self::start_over(settings, |setup| carriers.open(setup))
+    }
+
+    /// Starts the stack over the carriers that `open` returns.
+    pub(crate) fn start_over(
+        settings: HostSettings,
+        open: impl FnOnce(&Setup<'_>) -> Result<OpenCarriers, Error>,
+    ) -> Result<Self, Error> {
+        let HostSettings { paths, carriers: allowed, limits, ranges, capture, crypto_threads, keep_alive } =
+            settings;
+        if !(1..=MAX_PATHS).contains(&paths.len()) {
+            return Err(Error::PathCount { count: paths.len(), max: MAX_PATHS });
         }
+        let selection = Selection::new(paths.clone())?;
+        if !BINDS_TO_DEVICES && paths.len() > 1 {
+            warn!("the routes of this system decide by which device the packets of a path leave");
+        }
+        let wake = Arc::new(Wake::new()?);
+        let open = open(&Setup { rules: &paths, ranges: &ranges, keep_alive, wake: &wake })?;
+        let of_paths = open.of_paths();
+        let OpenCarriers { opened, tcp_missing } = open;
+        let longest = opened.iter().map(|opened| opened.carrier.longest_super_segment()).max();
+        let kernel = opened.iter().flat_map(|opened| opened.paths.kernel_addresses()).collect();
+        let (carriers, networks): (Vec<_>, ArrayVec<_, MAX_CARRIERS>) =
+            opened.into_iter().map(|Opened { carrier, paths }| (carrier, paths)).unzip();
+        let random =
+            || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
+        let (wire, secret) = (random()?, random()?);
+        let clock = Clock::start();
+        let mut endpoint = Endpoint::with_random(limits, wire, secret);
+        endpoint.set_wall_clock(Box::new(clock.clone()));
+        let shared = Shared::new(clock, wake, of_paths.clone(), endpoint);
+        shared.lock().tcp_missing = tcp_missing;
+        let networks = Networks::new(selection, allowed, (networks, of_paths));
+        let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
+        let outside = || Outside::of_this_host(shared.clone(), kernel);
+        let capture =
+            capture.map(|file| Capture::create(&file, interfaces(&shared), outside())).transpose()?;
+        let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
+        let driver = Driver::new(carriers, shared.clone(), capture, workers);
+        let driver = DriverThread::start(driver, shared.clone())?;
+        let longest_super_segment = longest.unwrap_or(u16::MAX);
+        Ok(Self { shared, crypto_threads, longest_super_segment, _driver: driver, network_monitor })
     }
 
-    /// Opens a connection to a host with these addresses, best first.
-    ///
-    /// Dropping the future resets the connection.
-    ///
-    /// # Errors
-    /// No path can reach any of them, no answer comes, or the peer refuses. The reason is a [`crate::Failure`] inside the error.
-    pub async fn connect(&self, remotes: &[SocketAddr]) -> io::Result<Stream> {
-        self.connect_with(self.config.clone(), remotes).await
-    }
-
-    /// Opens a connection as [`Host::connect`] does, with settings for this connection alone.
-    ///
-    /// # Errors
-    /// As [`Host::connect`].
-    pub async fn connect_with(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
-        let stream = self.begin(config, remotes)?;
-        let given_up = AbortOnDrop::of(&stream);
-        stream.opened().await?;
-        given_up.disarm();
-        Ok(stream)
-    }
-
-    /// Opens a connection as [`Host::connect_with`] does, and does not wait until it can be used; [`Stream::opened`] waits for that.
+    /// Opens a connection to a host with these addresses, best first. It can be used after [`Connection::opened`].
     ///
     /// # Errors
     /// No path can reach any of them.
-    pub fn begin(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Stream> {
+    pub fn connect(&self, config: Config, remotes: &[SocketAddr]) -> io::Result<Connection> {
         let config = self.suited(config);
         let opened = self.shared.change(|state, now| {
             if state.phase != Phase::Running {
-                return Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone));
+                return Err(gone());
             }
             let id = state.endpoint.connect(now, config, remotes).map_err(error_of)?;
             state.add_connection(id);
             Ok(id)
         });
-        Ok(Stream::new(self.shared.clone(), opened?))
+        Ok(Connection::new(self.shared.clone(), opened?))
     }
 
-    /// The reason that an optional path over TCP is missing; `None` if there is one, or none was requested.
-    #[must_use]
-    pub fn tcp_missing(&self) -> Option<String> {
-        self.shared.lock().tcp_missing.clone()
-    }
-
-    /// Accepts connections to `port` of the paths' devices from now on.
+    /// Accepts connections to `port` of the paths' devices from now on. Dropping the future gives the port back.
     ///
     /// # Errors
     /// The port is used by another program on this machine, or the network cannot be changed.
-    pub async fn listen(&self, port: u16) -> Result<Listener, Error> {
-        self.listen_with(self.config.clone(), port).await
-    }
-
-    /// Listens as [`Host::listen`] does, with settings for the connections to this port.
-    ///
-    /// # Errors
-    /// As [`Host::listen`].
-    pub async fn listen_with(&self, config: Config, port: u16) -> Result<Listener, Error> {
+    pub async fn listen(&self, config: Config, port: u16) -> Result<Listener, Error> {
         let open_port = self.network_monitor.open_port(port).await?;
         let id = self.shared.lock().endpoint.listen(port, self.suited(config));
         let in_use =
@@ -160,24 +182,6 @@ impl Host {
         let mut config = Config { crypto_jobs, shortest_job: SHORTEST_JOB, ..config };
         config.tcp.max_super_segment = config.tcp.max_super_segment.min(self.longest_super_segment);
         config
-    }
-
-    /// The paths and their current state.
-    #[must_use]
-    pub fn paths(&self) -> Vec<Path> {
-        self.shared.lock().endpoint.paths().iter().cloned().collect()
-    }
-
-    /// The carriers of the paths.
-    #[must_use]
-    pub fn carriers(&self) -> PathCarriers {
-        self.shared.lock().carriers.clone()
-    }
-
-    /// The networks that several devices of the paths share. Such devices count as one path.
-    #[must_use]
-    pub fn shared_networks(&self) -> Vec<SharedNetwork> {
-        self.shared.lock().shared_networks.iter().cloned().collect()
     }
 
     /// A handle for changing how the paths are used.
@@ -204,7 +208,8 @@ impl Host {
         self.shared.lock().malformed.clone()
     }
 
-    /// Waits until no connection is left: dropped connections have delivered what was written.
+    /// Waits until no connection is left: dropped connections have delivered what was written. Dropping the future
+    /// changes nothing.
     pub async fn drained(&self) {
         let mut wait = self.shared.wait_for(Awaited::Drained);
         poll_fn(|context| {
@@ -215,118 +220,6 @@ impl Host {
             wait.pending(&mut state, context)
         })
         .await;
-    }
-}
-
-impl HostBuilder {
-    /// Adds the paths over the devices that this rule selects, as they come and go; earlier paths are preferred for the first subflow.
-    #[must_use]
-    pub fn path(mut self, path: PathRule) -> Self {
-        self.rules.push(path);
-        self
-    }
-
-    /// Sets the default settings of connections.
-    #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Sets the limits on what unknown peers can make the host keep.
-    #[must_use]
-    pub fn limits(mut self, limits: EndpointConfig) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets the ranges of the stack's private addresses.
-    #[must_use]
-    pub fn ranges(mut self, ranges: Ranges) -> Self {
-        self.ranges = ranges;
-        self
-    }
-
-    /// Sets the carriers of the segments. Default: [`Carriers::Tcp`].
-    #[must_use]
-    pub fn carriers(mut self, carriers: Carriers) -> Self {
-        self.carriers = carriers;
-        self
-    }
-
-    /// Sets how long a subflow of ours over UDP may be silent before it sends an empty datagram, so that NATs keep its mapping. Default: 25
-    /// s.
-    #[must_use]
-    pub fn keep_alive(mut self, silence: std::time::Duration) -> Self {
-        self.keep_alive = silence;
-        self
-    }
-
-    /// Writes all packets to this file, in pcapng, with their addresses and ports on the network; datagrams of UDP are written as the TCP
-    /// segments in them.
-    #[must_use]
-    pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
-        self.capture = Some(file.into());
-        self
-    }
-
-    /// Sets the number of threads that seal and open the blocks of sealed connections; with 0, the default, the driver does it.
-    #[must_use]
-    pub fn crypto_threads(mut self, count: usize) -> Self {
-        self.crypto_threads = count;
-        self
-    }
-
-    /// Configures the network, in the network namespace of the calling thread, and starts the stack. Blocks for some tens of milliseconds,
-    /// and for 0.3 seconds more if a gateway does not tell its link-layer address.
-    ///
-    /// # Errors
-    /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
-    pub fn start(self) -> Result<Host, Error> {
-        let carriers = self.carriers;
-        self.start_over(|setup| carriers.open(setup))
-    }
-
-    /// Starts the stack over the carriers that `open` returns.
-    pub(crate) fn start_over(
-        self,
-        open: impl FnOnce(&Setup<'_>) -> Result<OpenCarriers, Error>,
-    ) -> Result<Host, Error> {
-        let Self { rules, config, limits, ranges, capture, crypto_threads, carriers: allowed, keep_alive } =
-            self;
-        if !(1..=MAX_PATHS).contains(&rules.len()) {
-            return Err(Error::PathCount { count: rules.len(), max: MAX_PATHS });
-        }
-        let selection = Selection::new(rules.clone())?;
-        if !BINDS_TO_DEVICES && rules.len() > 1 {
-            warn!("the routes of this system decide by which device the packets of a path leave");
-        }
-        let wake = Arc::new(Wake::new()?);
-        let open = open(&Setup { rules: &rules, ranges: &ranges, keep_alive, wake: &wake })?;
-        let of_paths = open.of_paths();
-        let OpenCarriers { opened, tcp_missing } = open;
-        let longest = opened.iter().map(|opened| opened.carrier.longest_super_segment()).max();
-        let kernel = opened.iter().flat_map(|opened| opened.paths.kernel_addresses()).collect();
-        let (carriers, networks): (Vec<_>, ArrayVec<_, MAX_CARRIERS>) =
-            opened.into_iter().map(|Opened { carrier, paths }| (carrier, paths)).unzip();
-        let random =
-            || OsRandom::new().map(Box::new).map_err(|source| Error::system("get random bytes", source));
-        let (wire, secret) = (random()?, random()?);
-        let clock = Clock::start();
-        let mut endpoint = Endpoint::with_random(limits, wire, secret);
-        endpoint.set_wall_clock(Box::new(clock.clone()));
-        let shared = Shared::new(clock, wake, of_paths.clone(), endpoint);
-        shared.lock().tcp_missing = tcp_missing;
-        let networks = Networks::new(selection, allowed, (networks, of_paths));
-        let network_monitor = NetworkMonitor::start(networks, shared.clone())?;
-        let outside = || Outside::of_this_host(shared.clone(), kernel);
-        let capture =
-            capture.map(|file| Capture::create(&file, interfaces(&shared), outside())).transpose()?;
-        let workers = (crypto_threads > 0).then(|| Workers::start(crypto_threads, &shared)).transpose()?;
-        let driver = Driver::new(carriers, shared.clone(), capture, workers);
-        let driver = DriverThread::start(driver, shared.clone())?;
-        let longest_super_segment = longest.unwrap_or(u16::MAX);
-        Ok(Host { shared, config, crypto_threads, longest_super_segment, _driver: driver, network_monitor })
     }
 }
 
@@ -378,9 +271,11 @@ mod tests {
 
     #[test]
     fn nothing_is_set_up_for_paths_that_make_no_sense() {
-        let path = |name| PathRule::new(name).expect("a name");
-        assert!(matches!(Host::builder().start(), Err(Error::PathCount { count: 0, .. })));
-        let twice = Host::builder().path(path("eth0")).path(path("eth0").as_backup());
-        assert!(matches!(twice.start(), Err(Error::DuplicatePath { name }) if name == "eth0"));
+        let start = |names: &[&str]| {
+            let paths = names.iter().map(|name| PathRule::new(name).expect("a name")).collect();
+            Host::start(HostSettings { paths, carriers: Carriers::Tcp, ..HostSettings::default() })
+        };
+        assert!(matches!(start(&[]), Err(Error::PathCount { count: 0, .. })));
+        assert!(matches!(start(&["eth0", "eth0"]), Err(Error::DuplicatePath { name }) if name == "eth0"));
     }
 }

@@ -1,25 +1,29 @@
-//! The driver: TUN device, sockets of UDP, event loop, and tokio sockets on top of the core.
+//! The driver: TUN device, sockets of UDP, and event loop around the core.
 //!
 //! A [`Host`] is the stack on this machine. TCP or UDP carries its segments ([`Carriers`]). For TCP it has a TUN device and, for each path,
-//! a private address that the kernel routes to the path's device and translates there. [`HostBuilder::start`] sets that up, which needs
-//! privileges, and dropping the host removes it. For UDP it has sockets, which need no privilege. [`Host::connect`] and [`Host::listen`]
-//! give [`Stream`]s, which are read and written like any tokio socket.
+//! a private address that the kernel routes to the path's device and translates there. [`Host::start`] sets that up, which needs
+//! privileges, and dropping the host removes it. For UDP it has sockets, which need no privilege. [`Host::connect`] and [`Listener::accept`]
+//! return [`Connection`]s: buffers that the driver and an application share. An application polls them; the driver wakes its tasks. This
+//! crate knows no runtime. The crate `plait` makes streams of them.
 //!
 //! ```no_run
-//! use plait_host::{Host, PathRule};
-//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use std::future::poll_fn;
+//!
+//! use plait_host::{Config, Host, HostSettings, PathRule};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Host::builder().path(PathRule::new("eth0")?).path("wlan0=backup".parse()?).start()?;
+//! let paths = vec![PathRule::new("eth0")?, "wlan0=backup".parse()?];
+//! let host = Host::start(HostSettings { paths, ..HostSettings::default() })?;
 //!
-//! let mut stream = host.connect(&["203.0.113.7:80".parse()?]).await?;
-//! stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await?;
-//! stream.shutdown().await?;
-//! let mut answer = Vec::new();
-//! stream.read_to_end(&mut answer).await?;
-//! println!("{:?}", stream.status().map(|status| status.negotiated));
+//! let connection = host.connect(Config::default(), &["203.0.113.7:80".parse()?])?;
+//! connection.opened().await?;
+//! let question = bytes::Bytes::from_static(b"GET / HTTP/1.0\r\n\r\n");
+//! let taken = poll_fn(|context| connection.poll_write(context, |room| question.slice(..room.min(question.len())))).await?;
+//! assert_eq!(taken, question.len());
+//! connection.finish();
+//! println!("{:?}", poll_fn(|context| connection.poll_read(context)).await?);
 //!
-//! drop(stream);
+//! drop(connection);
 //! host.drained().await;
 //! # Ok(())
 //! # }
@@ -28,7 +32,7 @@
 //! The features `tcp` and `udp` are the carriers that a build has, at least one. With `tracing` the host writes its log.
 //!
 //! A host has three threads: the driver, which moves packets; the network monitor, which follows links, addresses and routes; and, while a
-//! capture is written, its writer. [`HostBuilder::crypto_threads`] adds others that seal and open blocks. Connections are in the endpoint
+//! capture is written, its writer. [`HostSettings::crypto_threads`] adds others that seal and open blocks. Connections are in the endpoint
 //! behind one lock, which is held for the protocol's work alone.
 
 #![allow(clippy::disallowed_methods, reason = "this crate is where time, threads and randomness come from")]
@@ -50,6 +54,7 @@ mod capture;
 mod carrier;
 mod carriers;
 mod clock;
+mod connection;
 mod control;
 mod driver;
 mod error;
@@ -77,7 +82,6 @@ mod selection;
 mod shared;
 mod shared_networks;
 mod stack_address;
-mod stream;
 mod sys;
 #[cfg(feature = "udp")]
 mod udp;
@@ -88,10 +92,11 @@ mod wake;
 mod workers;
 
 pub use carriers::{CarrierKind, Carriers, PathCarriers};
+pub use connection::Connection;
 pub use control::PathControl;
 pub use error::Error;
 pub use failure::{FailedAttempt, Failure};
-pub use host::{Host, HostBuilder};
+pub use host::{Host, HostSettings};
 pub use listener::Listener;
 pub use os_random::OsRandom;
 pub use path_obstacle::PathObstacle;
@@ -113,7 +118,6 @@ pub use pulse::Pulse;
 pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
 pub use stack_address::device_address;
-pub use stream::{AbortOnDrop, Monitor, ReadHalf, Stream, WriteHalf};
 pub use sys::{
     LOOPBACK, default_devices, device_with, is_clock_synchronized, path_obstacles, present, shared_networks,
 };

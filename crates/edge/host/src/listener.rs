@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use plait_endpoint::ListenerId;
 
-use crate::error::Error;
+use crate::connection::Connection;
+use crate::failure::gone;
 use crate::network_monitor::OpenPort;
 use crate::shared::{Awaited, Phase, Shared, Wait};
-use crate::stream::Stream;
 
 /// A port that accepts connections, over all paths. Dropping it returns the port to the kernel; accepted
 /// connections continue.
@@ -38,7 +38,7 @@ impl Listener {
     ///
     /// # Errors
     /// The host has ended.
-    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+    pub async fn accept(&self) -> io::Result<(Connection, SocketAddr)> {
         let mut wait = self.shared.wait_for(Awaited::Incoming(self.id));
         poll_fn(|context| self.poll_accept(&mut wait, context)).await
     }
@@ -47,17 +47,17 @@ impl Listener {
         &self,
         wait: &mut Wait<'_>,
         context: &Context<'_>,
-    ) -> Poll<io::Result<(Stream, SocketAddr)>> {
+    ) -> Poll<io::Result<(Connection, SocketAddr)>> {
         let mut state = self.shared.lock();
         if let Some((id, from)) = state.endpoint.accept(self.id) {
             state.add_connection(id);
             drop(state);
             // Earlier changes of the connection are reported as events now.
             self.shared.wake.ask();
-            return Poll::Ready(Ok((Stream::new(self.shared.clone(), id), from)));
+            return Poll::Ready(Ok((Connection::new(self.shared.clone(), id), from)));
         }
         if state.phase == Phase::Stopped {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotConnected, Error::Gone)));
+            return Poll::Ready(Err(gone()));
         }
         wait.pending(&mut state, context)
     }

@@ -5,14 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use plait_host::{Carriers, CommonPoint, Host, HostBuilder, NetworkId, PathRule};
+use plait_host::{Carriers, CommonPoint, Host, HostSettings, NetworkId, Path, PathRule};
 use plait_lab::home::{DEVICES, Home, ROUTER};
 
 /// A host over UDP, which changes nothing in the network.
 fn start(home: &Home) -> Host {
-    let paths = DEVICES.map(|device| PathRule::new(device).expect("a name"));
-    let builder = paths.into_iter().fold(Host::builder().carriers(Carriers::Udp), HostBuilder::path);
-    home.client.enter(|| builder.start().expect("a host")).expect("entered")
+    let paths = DEVICES.map(|device| PathRule::new(device).expect("a name")).into();
+    let settings = HostSettings { paths, carriers: Carriers::Udp, ..HostSettings::default() };
+    home.client.enter(|| Host::start(settings).expect("a host")).expect("entered")
 }
 
 /// Asks again until there is an answer, or a minute has passed.
@@ -27,8 +27,12 @@ fn wait_for<T>(mut question: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
+fn paths(host: &Host) -> Vec<Path> {
+    host.path_control().paths()
+}
+
 fn networks(host: &Host) -> Vec<Option<NetworkId>> {
-    host.paths().iter().map(|path| path.network).collect()
+    paths(host).iter().map(|path| path.network).collect()
 }
 
 #[test]
@@ -36,7 +40,7 @@ fn networks(host: &Host) -> Vec<Option<NetworkId>> {
 fn two_devices_behind_one_gateway_share_a_network_which_is_named() {
     let home = Home::with_one_router().expect("root can make namespaces");
     let host = start(&home);
-    let shared = host.shared_networks();
+    let shared = host.path_control().shared_networks();
     assert_eq!(shared.len(), 1, "{shared:?}");
     assert_eq!(shared[0].devices, DEVICES);
     let link_address = Some(home.link_address(0).expect("an address"));
@@ -52,10 +56,10 @@ fn a_device_that_goes_down_and_loses_its_routes_stays_in_its_network() {
     let host = start(&home);
     assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
     home.client.ip("link set eth0 down").expect("set");
-    wait_for(|| (!host.paths()[0].up).then_some(())).expect("it is down");
+    wait_for(|| (!paths(&host)[0].up).then_some(())).expect("it is down");
     assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
     home.client.ip("link set eth0 up").expect("set");
-    wait_for(|| host.paths()[0].up.then_some(())).expect("it is up again, without a default route");
+    wait_for(|| paths(&host)[0].up.then_some(())).expect("it is up again, without a default route");
     assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
 }
 
@@ -68,10 +72,10 @@ fn a_lost_path_is_reported_before_a_gateway_that_does_not_answer_had_the_time_to
     let quick = (0..8).find_map(|_| {
         home.plug(0, false).expect("unplugged");
         let since = Instant::now();
-        wait_for(|| (!host.paths()[0].up).then_some(())).expect("it is down");
+        wait_for(|| (!paths(&host)[0].up).then_some(())).expect("it is down");
         let took = since.elapsed();
         home.plug(0, true).expect("plugged");
-        wait_for(|| host.paths()[0].up.then_some(())).expect("it is up again");
+        wait_for(|| paths(&host)[0].up.then_some(())).expect("it is up again");
         (took < Duration::from_millis(250)).then_some(took)
     });
     assert!(quick.is_some(), "gateways have 300 ms for an answer");
@@ -82,7 +86,7 @@ fn a_lost_path_is_reported_before_a_gateway_that_does_not_answer_had_the_time_to
 fn two_gateways_with_the_same_private_address_are_two_networks() {
     let home = Home::with_two_routers().expect("root can make namespaces");
     let host = start(&home);
-    assert_eq!(host.shared_networks(), [], "each was asked for its link-layer address");
+    assert_eq!(host.path_control().shared_networks(), [], "each was asked for its link-layer address");
     assert_eq!(networks(&host), [None; 2]);
 }
 
@@ -94,18 +98,18 @@ fn a_device_that_comes_up_is_never_up_in_the_network_of_another_that_looks_like_
     let ip = |words: &str| home.client.ip(words).expect("ip works");
     for _ in 0..4 {
         ip("address delete 192.168.1.3/24 dev wlan0");
-        wait_for(|| (!host.paths()[1].up).then_some(())).expect("it is down");
+        wait_for(|| (!paths(&host)[1].up).then_some(())).expect("it is down");
         ip("neighbour flush dev wlan0");
         ip("address add 192.168.1.3/24 dev wlan0");
         ip("route add default via 192.168.1.1 dev wlan0 metric 2");
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            let paths = host.paths();
+            let paths = paths(&host);
             let networks: Vec<_> = paths.iter().map(|path| path.network).collect();
             assert!(!paths[1].up || networks == [None; 2], "{networks:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
-        wait_for(|| host.paths()[1].up.then_some(())).expect("it is up again");
+        wait_for(|| paths(&host)[1].up.then_some(())).expect("it is up again");
     }
 }
 
@@ -118,7 +122,7 @@ fn a_gateway_that_takes_the_link_address_of_another_is_one_network_with_it_only_
     assert_eq!(networks(&host), [None; 2]);
     home.pretend(1, &first).expect("set");
     let looks_like_one = |link_address: &str| {
-        let at = host.shared_networks().pop()?.junctions.pop()?.at;
+        let at = host.path_control().shared_networks().pop()?.junctions.pop()?.at;
         let link_address = Some(link_address.to_owned());
         (at == CommonPoint::Gateway { address: ROUTER, link_address }).then_some(())
     };
@@ -126,5 +130,5 @@ fn a_gateway_that_takes_the_link_address_of_another_is_one_network_with_it_only_
     assert_eq!(networks(&host), [Some(NetworkId(0)); 2]);
     home.pretend(1, &own).expect("set");
     wait_for(|| (networks(&host) == [None; 2]).then_some(())).expect("two again");
-    assert!(host.shared_networks().is_empty());
+    assert!(host.path_control().shared_networks().is_empty());
 }

@@ -1,8 +1,10 @@
-//! Settings of one connection that we open.
+//! One connection that we open: its settings, and its end if it is given up.
 
 use std::time::Duration;
 
-use ::plait_host::{Config, CongestionControl, Scheduler};
+use ::plait_host::{Config, CongestionControl, Connection, Scheduler};
+
+use crate::status::Monitor;
 
 /// Settings of one connection that differ from those of its [`Host`](crate::Host), for [`Host::connect_with`](crate::Host::connect_with).
 /// What is not set is as the [`HostBuilder`](crate::HostBuilder) has set it.
@@ -76,6 +78,31 @@ impl ConnectOptions {
         config.send_buffer = self.send_buffer.unwrap_or(config.send_buffer);
         config.receive_buffer = self.receive_buffer.unwrap_or(config.receive_buffer);
         config
+    }
+}
+
+/// Resets a connection when it is dropped, unless it is disarmed: a connection that is given up while it opens does not end in order without
+/// a byte.
+#[must_use = "it resets the connection when it is dropped"]
+pub(crate) struct AbortOnDrop(Option<Connection>);
+
+impl AbortOnDrop {
+    /// For the connection of `monitor`.
+    pub(crate) fn of(monitor: &Monitor) -> Self {
+        Self(Some(monitor.connection.clone()))
+    }
+
+    /// Lets the connection live.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.abort();
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::plait_host::{AbortOnDrop, Config, Joins, Ranges};
+use ::plait_host::{Config, HostSettings, Joins, Pulse, Ranges};
 use plait_handshake::Fingerprint;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Carriers;
-use crate::connecting::ConnectOptions;
+use crate::connecting::{AbortOnDrop, ConnectOptions};
 use crate::counters::{self, HostState, HostTotals};
 use crate::dnssec::DnssecAnchors;
 use crate::error::Error;
@@ -20,7 +20,6 @@ use crate::names::Names;
 use crate::networks::{Devices, SharedNetwork};
 use crate::path::{Path, PathControl, PathState};
 use crate::protection::{Ecn, Protection};
-use crate::pulse::Pulse;
 use crate::remote::Remote;
 use crate::service::Service;
 use crate::status::Monitor;
@@ -34,6 +33,7 @@ use crate::{CongestionControl, Scheduler};
 #[derive(Clone, Debug)]
 pub struct Host {
     inner: Arc<::plait_host::Host>,
+    control: ::plait_host::PathControl,
     config: Config,
     nameservers: Vec<IpAddr>,
     anchors: Option<DnssecAnchors>,
@@ -43,10 +43,8 @@ pub struct Host {
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before it is started"]
 pub struct HostBuilder {
-    inner: ::plait_host::HostBuilder,
+    settings: HostSettings,
     config: Config,
-    carriers: Carriers,
-    paths: usize,
     nameservers: Vec<IpAddr>,
     anchors: Option<DnssecAnchors>,
 }
@@ -54,9 +52,8 @@ pub struct HostBuilder {
 impl Host {
     /// Returns a builder of a host without paths.
     pub fn builder() -> HostBuilder {
-        let (inner, config) = (::plait_host::Host::builder(), Config::default());
-        let (carriers, nameservers) = (Carriers::default(), Vec::new());
-        HostBuilder { inner, config, carriers, paths: 0, nameservers, anchors: None }
+        let (settings, config) = (HostSettings::default(), Config::default());
+        HostBuilder { settings, config, nameservers: Vec::new(), anchors: None }
     }
 
     /// Opens a connection. A [`Trust`](crate::Trust) alone asks for a sealed connection; weaker protection needs a [`Protection`] of that
@@ -130,13 +127,14 @@ impl Host {
         if addresses.is_empty() {
             return Err(remote.without_address());
         }
-        let stream = self.inner.begin(settings, &addresses)?;
-        let given_up = AbortOnDrop::of(&stream);
-        match by(until, stream.opened()).await {
+        let connection = self.inner.connect(settings, &addresses)?;
+        let monitor = Monitor { connection, control: self.control.clone() };
+        let given_up = AbortOnDrop::of(&monitor);
+        match by(until, monitor.connection.opened()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
                 let error = Error::from(error);
-                let sealed = stream.status().and_then(|status| status.sealed);
+                let sealed = monitor.connection.status().and_then(|status| status.sealed);
                 return Err(match expected {
                     Some(expected) => {
                         let waited = sealed.is_some_and(|sealed| sealed.waits_for_paths);
@@ -150,18 +148,16 @@ impl Host {
                 });
             }
             None => {
-                let control = self.inner.path_control();
-                let attempts = Monitor { inner: stream.monitor(), control }.status();
-                return Err(Error::late(attempts.map_or_else(Vec::new, |status| status.attempts())));
+                return Err(Error::late(monitor.status().map_or_else(Vec::new, |status| status.attempts())));
             }
         }
         if let Some(expected) = expected {
-            let status = stream.status();
+            let status = monitor.connection.status();
             // Before the application has the stream, and so before a byte of it is sent.
             expected.judge(status.as_ref().and_then(|status| status.sealed.as_ref()), basis)?;
         }
         given_up.disarm();
-        Stream::new(stream, self.inner.path_control(), None)
+        Stream::new(monitor, None)
     }
 
     /// Opens a connection as [`Host::connect`] does, with settings of its own. Dropping the future ends the attempt.
@@ -208,18 +204,18 @@ impl Host {
     /// # Errors
     /// The port is taken by another program on this machine, or the network cannot be changed.
     pub async fn listen(&self, port: u16, service: Service) -> Result<Listener, Error> {
-        let inner = self.inner.listen_with(service.settings(&self.config), port).await?;
-        Ok(Listener { inner, control: self.inner.path_control() })
+        let inner = self.inner.listen(service.settings(&self.config), port).await?;
+        Ok(Listener { inner, control: self.control.clone() })
     }
 
     /// The devices of the paths that may carry something, each once, for all carriers.
     fn devices(&self) -> Devices {
-        Devices::in_use(&self.inner.paths(), self.shared_networks())
+        Devices::in_use(&self.control.paths(), self.shared_networks())
     }
 
     /// Those whose paths are up now. The network of a device that is just coming up is not known yet, so it must not be asked.
     fn devices_that_are_up(&self) -> Devices {
-        let paths: Vec<_> = self.inner.paths().into_iter().filter(|path| path.up).collect();
+        let paths: Vec<_> = self.control.paths().into_iter().filter(|path| path.up).collect();
         Devices::in_use(&paths, self.shared_networks())
     }
 
@@ -233,26 +229,25 @@ impl Host {
     /// The networks that several devices of the paths share. The paths of such devices count as one.
     #[must_use]
     pub fn shared_networks(&self) -> Vec<SharedNetwork> {
-        self.inner.shared_networks().into_iter().map(SharedNetwork::of).collect()
+        self.path_control().shared_networks()
     }
 
     /// The paths and their current state.
     #[must_use]
     pub fn paths(&self) -> Vec<PathState> {
-        let carriers = self.inner.carriers();
-        self.inner.paths().into_iter().map(|path| PathState::new(path, &carriers)).collect()
+        self.path_control().paths()
     }
 
     /// A handle for changing how the paths are used.
     #[must_use]
     pub fn path_control(&self) -> PathControl {
-        PathControl(self.inner.path_control())
+        PathControl(self.control.clone())
     }
 
     /// A handle that counts the turns of the event loop, for a watchdog.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
-        Pulse(self.inner.pulse())
+        self.inner.pulse()
     }
 
     /// Totals since the start: what was dropped or refused, by reason.
@@ -292,8 +287,7 @@ impl HostBuilder {
     /// Adds a path; earlier paths are preferred for opening connections. Without any path, the host uses the devices of the default routes,
     /// as they come and go, and the loopback device if it may use UDP.
     pub fn path(mut self, path: Path) -> Self {
-        self.inner = self.inner.path(path.0);
-        self.paths += 1;
+        self.settings.paths.push(path.0);
         self
     }
 
@@ -315,14 +309,14 @@ impl HostBuilder {
 
     /// Sets the carriers of the segments. Default: [`Carriers::Auto`].
     pub fn carriers(mut self, carriers: Carriers) -> Self {
-        self.carriers = carriers;
+        self.settings.carriers = carriers;
         self
     }
 
     /// Sets how long a subflow over UDP may be silent before it sends an empty datagram, so that NATs keep its mapping. Default: 25
     /// seconds.
     pub fn keep_alive(mut self, silence: Duration) -> Self {
-        self.inner = self.inner.keep_alive(silence);
+        self.settings.keep_alive = silence;
         self
     }
 
@@ -374,7 +368,7 @@ impl HostBuilder {
 
     /// Sets the limits on what unknown peers can make the host keep.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.inner = self.inner.limits(limits.0);
+        self.settings.limits = limits.0;
         self
     }
 
@@ -383,7 +377,7 @@ impl HostBuilder {
     /// them.
     pub fn address_ranges(mut self, networks: impl IntoIterator<Item = IpAddr>) -> Self {
         let networks: Vec<IpAddr> = networks.into_iter().collect();
-        self.inner = self.inner.ranges(Ranges::of(&networks));
+        self.settings.ranges = Ranges::of(&networks);
         self
     }
 
@@ -408,13 +402,13 @@ impl HostBuilder {
     /// Writes all packets to this file, in pcapng, with their addresses and ports on the network. A packet carried over UDP is written as
     /// the TCP segment in it, with the addresses and ports of the datagram.
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
-        self.inner = self.inner.capture(file);
+        self.settings.capture = Some(file.into());
         self
     }
 
     /// Sets the number of threads that seal and open blocks. Without any, the stack's own thread does it.
     pub fn crypto_threads(mut self, count: usize) -> Self {
-        self.inner = self.inner.crypto_threads(count);
+        self.settings.crypto_threads = count;
         self
     }
 
@@ -425,14 +419,13 @@ impl HostBuilder {
     /// # Errors
     /// A privilege or a program is missing, or the paths are invalid. Then no part of the network configuration remains.
     pub fn start(self) -> Result<Host, Error> {
-        let Self { inner, config, carriers, paths, nameservers, anchors } = self;
-        let mut inner = inner.carriers(carriers);
-        if paths == 0 {
-            for path in Path::defaults(None, carriers)? {
-                inner = inner.path(path.0);
-            }
+        let Self { mut settings, config, nameservers, anchors } = self;
+        if settings.paths.is_empty() {
+            let defaults = Path::defaults(None, settings.carriers)?;
+            settings.paths = defaults.into_iter().map(|path| path.0).collect();
         }
-        Ok(Host { inner: Arc::new(inner.start()?), config, nameservers, anchors })
+        let inner = Arc::new(::plait_host::Host::start(settings)?);
+        Ok(Host { control: inner.path_control(), inner, config, nameservers, anchors })
     }
 }
 

@@ -97,7 +97,6 @@ mod networks;
 mod path;
 mod path_totals;
 mod protection;
-mod pulse;
 mod remote;
 mod scrambling;
 mod sealing;
@@ -109,7 +108,7 @@ mod trust;
 
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{
-    CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Scheduler,
+    CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Pulse, Scheduler,
     is_clock_synchronized,
 };
 pub use attempt::{Attempt, Obstacle};
@@ -139,7 +138,6 @@ pub use plait_keys::{
     Pinned, ReadListError, ReadSecretError, Shown, read_secret,
 };
 pub use protection::{Ecn, Protection};
-pub use pulse::Pulse;
 pub use remote::Remote;
 pub use scrambling::{ScrambleStart, Scrambling, WithoutTrusted};
 pub use sealing::{CipherSuite, Handshake, KeyLog, Sealing};

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::error::Error;
+use crate::status::Monitor;
 use crate::stream::Stream;
 
 /// A port that connections are accepted on, over all paths. Dropping it gives the port back to the kernel; accepted
@@ -40,9 +41,10 @@ impl Listener {
     /// The host has ended.
     pub async fn accept(&self) -> Result<Stream, Error> {
         loop {
-            let (stream, from) = self.inner.accept().await?;
+            let (connection, from) = self.inner.accept().await?;
+            let monitor = Monitor { connection, control: self.control.clone() };
             // One that has ended already is of no interest.
-            if let Ok(stream) = Stream::new(stream, self.control.clone(), Some(from)) {
+            if let Ok(stream) = Stream::new(monitor, Some(from)) {
                 return Ok(stream);
             }
         }

@@ -85,7 +85,7 @@ pub enum TrustedPaths {
 /// Reads the status of a connection in use elsewhere, and can end it. The connection is kept while the monitor exists.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    pub(crate) inner: ::plait_host::Monitor,
+    pub(crate) connection: ::plait_host::Connection,
     pub(crate) control: ::plait_host::PathControl,
 }
 
@@ -96,18 +96,18 @@ impl Monitor {
         let (paths, tcp_missing) = (self.control.paths(), self.control.tcp_missing());
         let carriers = self.control.carriers();
         let shared_networks = self.control.shared_networks().into_iter().map(SharedNetwork::of).collect();
-        Some(Status { status: self.inner.status()?, paths, carriers, tcp_missing, shared_networks })
+        Some(Status { status: self.connection.status()?, paths, carriers, tcp_missing, shared_networks })
     }
 
     /// Asks the peer of a sealed connection at once whether it still has our subflows. The answers are in [`Subflow::verified_at`]
     /// and [`Subflow::is_doubted`].
     pub fn ask_life(&self) {
-        self.inner.ask_life();
+        self.connection.ask_life();
     }
 
     /// Ends the connection at once, in both directions.
     pub fn abort(&self) {
-        self.inner.abort();
+        self.connection.abort();
     }
 }
 

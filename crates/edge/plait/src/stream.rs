@@ -20,21 +20,16 @@ use crate::subflow::Subflow;
 /// reset.
 #[derive(Debug)]
 pub struct Stream {
-    inner: ::plait_host::Stream,
-    monitor: Monitor,
+    read: ReadHalf,
+    write: WriteHalf,
     peer_addr: SocketAddr,
     local_addr: SocketAddr,
     peer: Peer,
 }
 
 impl Stream {
-    /// A connection that is open. `from`: where it came from, if it was not opened by us.
-    pub(crate) fn new(
-        inner: ::plait_host::Stream,
-        control: ::plait_host::PathControl,
-        from: Option<SocketAddr>,
-    ) -> Result<Self, Error> {
-        let monitor = Monitor { inner: inner.monitor(), control };
+    /// The stream of a connection that is open. `from`: where it came from, if it was not opened by us.
+    pub(crate) fn new(monitor: Monitor, from: Option<SocketAddr>) -> Result<Self, Error> {
         let gone = || Error::from(io::Error::from(io::ErrorKind::NotConnected));
         let status = monitor.status().ok_or_else(gone)?;
         let subflows = status.subflows();
@@ -42,7 +37,9 @@ impl Stream {
         let first = came_in.or(subflows.iter().find(|subflow| subflow.is_usable())).or(subflows.first());
         let first = first.ok_or_else(gone)?;
         let peer_addr = from.unwrap_or(first.peer_addr());
-        Ok(Self { inner, peer_addr, local_addr: first.local_addr(), peer: status.peer(), monitor })
+        let (local_addr, peer) = (first.local_addr(), status.peer());
+        let (read, write) = (ReadHalf::new(monitor.clone()), WriteHalf::new(monitor));
+        Ok(Self { read, write, peer_addr, local_addr, peer })
     }
 
     /// The peer's address on the subflow that the connection was opened by. Others are in [`Stream::paths`].
@@ -66,29 +63,25 @@ impl Stream {
     /// The current and ended subflows.
     #[must_use]
     pub fn paths(&self) -> Vec<Subflow> {
-        self.monitor.status().map_or_else(Vec::new, |status| status.subflows())
+        self.status().map_or_else(Vec::new, |status| status.subflows())
     }
 
     /// The current status of the connection; `None` after its host has ended.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
-        self.monitor.status()
+        self.read.status()
     }
 
     /// Splits the stream into two halves that different tasks can read and write.
     #[must_use]
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
-        let (read, write) = self.inner.into_split();
-        (
-            ReadHalf { inner: read, monitor: self.monitor.clone() },
-            WriteHalf { inner: write, monitor: self.monitor },
-        )
+        (self.read, self.write)
     }
 
     /// Returns a monitor that reads the status, and can end the connection, while the stream is in use elsewhere.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
-        self.monitor.clone()
+        self.read.monitor.clone()
     }
 
     /// Reads the next bytes without copying them; `None` at the end of the stream. Dropping the future loses none.
@@ -96,7 +89,7 @@ impl Stream {
     /// # Errors
     /// The connection failed.
     pub async fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
-        self.inner.read_chunk().await
+        self.read.read_chunk().await
     }
 
     /// Writes all of `data` without copying it, and leaves it empty.
@@ -106,7 +99,7 @@ impl Stream {
     /// # Errors
     /// The connection failed, or was shut down.
     pub async fn write_chunk(&mut self, data: &mut Bytes) -> io::Result<()> {
-        self.inner.write_chunk(data).await
+        self.write.write_chunk(data).await
     }
 
     /// Waits until both directions have ended and the peer knows. Dropping the future changes nothing.
@@ -114,19 +107,19 @@ impl Stream {
     /// # Errors
     /// The connection failed. Reading may have ended in order all the same: only this error reports the loss of written data.
     pub async fn closed(&self) -> io::Result<()> {
-        self.inner.closed().await
+        self.read.closed().await
     }
 
     /// Asks the peer how it sees our subflows, in a block filled to this many bytes, at most 32 KiB. The answer is as long, and appears in
     /// [`Subflow::seen_from`] and [`Subflow::our_syn_at_peer`]. Returns `false` if the connection is not sealed, because an answer could not be
     /// trusted, or if the peer does not support the question.
     pub fn ask_view(&self, bytes: u16) -> bool {
-        self.monitor.inner.look(bytes.into())
+        self.read.monitor.connection.look(bytes.into())
     }
 
     /// Ends the connection at once, in both directions.
     pub fn abort(&self) {
-        self.inner.abort();
+        self.read.monitor.abort();
     }
 }
 
@@ -136,30 +129,30 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_read(context, buffer)
+        Pin::new(&mut self.get_mut().read).poll_read(context, buffer)
     }
 }
 
 impl AsyncBufRead for Stream {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        Pin::new(&mut self.get_mut().inner).poll_fill_buf(context)
+        Pin::new(&mut self.get_mut().read).poll_fill_buf(context)
     }
 
     fn consume(self: Pin<&mut Self>, len: usize) {
-        Pin::new(&mut self.get_mut().inner).consume(len);
+        Pin::new(&mut self.get_mut().read).consume(len);
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(context, data)
+        Pin::new(&mut self.get_mut().write).poll_write(context, data)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(context)
+        Pin::new(&mut self.get_mut().write).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
+        Pin::new(&mut self.get_mut().write).poll_shutdown(context)
     }
 }

@@ -150,13 +150,16 @@ impl CarrierPaths for QueuePath {
 
 mod tests {
     use super::*;
+    use std::future::poll_fn;
     use std::net::SocketAddr;
+    use std::task::{Poll, ready};
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use bytes::{Buf, Bytes};
+    use plait_mptcp::Config;
     use tokio::time::timeout;
 
-    use crate::{Host, PathRule};
+    use crate::{Connection, Host, HostSettings, PathRule};
 
     const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -164,39 +167,72 @@ mod tests {
 
     fn host(end: End) -> Host {
         let path = PathRule::new("queue").expect("a name");
-        Host::builder().path(path).start_over(|setup| end.open(setup)).expect("nothing but queues")
+        let settings = HostSettings { paths: vec![path], ..HostSettings::default() };
+        Host::start_over(settings, |setup| end.open(setup)).expect("nothing but queues")
+    }
+
+    /// Sends back all that comes, and then the end.
+    async fn echo(connection: &Connection) -> io::Result<()> {
+        loop {
+            let mut rest = poll_fn(|context| connection.poll_read(context)).await?;
+            if rest.is_empty() {
+                connection.finish();
+                return connection.closed().await;
+            }
+            while !rest.is_empty() {
+                let cut = |room: usize| rest.slice(..room.min(rest.len()));
+                let taken = poll_fn(|context| connection.poll_write(context, cut)).await?;
+                rest.advance(taken);
+            }
+        }
+    }
+
+    /// Sends `bytes` and returns what comes back until the end.
+    async fn echoed(connection: &Connection, mut bytes: Bytes) -> io::Result<Vec<u8>> {
+        let mut got = Vec::new();
+        let (mut is_finished, mut is_over) = (false, false);
+        poll_fn(|context| {
+            while !bytes.is_empty() {
+                let cut = |room: usize| bytes.slice(..room.min(bytes.len()));
+                let Poll::Ready(taken) = connection.poll_write(context, cut)? else { break };
+                bytes.advance(taken);
+            }
+            if bytes.is_empty() && !std::mem::replace(&mut is_finished, true) {
+                connection.finish();
+            }
+            while !is_over {
+                let more = ready!(connection.poll_read(context))?;
+                is_over = more.is_empty();
+                got.extend_from_slice(&more);
+            }
+            Poll::Ready(io::Result::Ok(()))
+        })
+        .await?;
+        Ok(got)
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_connection_runs_over_a_pair_of_queues() {
         let [client, server] = pair([CLIENT, SERVER]).map(host);
-        let listener = server.listen(80).await.expect("every port is free");
+        let listener = server.listen(Config::default(), 80).await.expect("every port is free");
         let echo = tokio::spawn(async move {
-            let (stream, from) = listener.accept().await.expect("the client connects");
+            let (connection, from) = listener.accept().await.expect("the client connects");
             assert_eq!(from.ip(), CLIENT);
-            let (mut read, mut write) = stream.into_split();
-            tokio::io::copy(&mut read, &mut write).await.expect("copied");
-            write.shutdown().await.expect("open until now");
-            read.closed().await.expect("in order");
+            echo(&connection).await.expect("in order");
         });
         let remote = SocketAddr::new(SERVER.into(), 80);
-        let stream = timeout(LIMIT, client.connect(&[remote])).await.expect("in time").expect("it answers");
-        let subflows = stream.status().expect("a status").subflows;
-        let carriers: Vec<_> = subflows.iter().map(|one| client.carriers().of(one.path)).collect();
+        let connection = client.connect(Config::default(), &[remote]).expect("a path is up");
+        timeout(LIMIT, connection.opened()).await.expect("in time").expect("it answers");
+        let subflows = connection.status().expect("a status").subflows;
+        let carriers = client.path_control().carriers();
+        let carriers: Vec<_> = subflows.iter().map(|one| carriers.of(one.path)).collect();
         assert_eq!(carriers, [CarrierKind::Queues]);
-        let sent: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
-        let (mut read, mut write) = stream.into_split();
-        let copy = sent.clone();
-        let sending = tokio::spawn(async move {
-            write.write_all(&copy).await?;
-            write.shutdown().await
-        });
-        let mut got = Vec::new();
-        timeout(LIMIT, read.read_to_end(&mut got)).await.expect("in time").expect("until the end");
-        sending.await.expect("no panic").expect("sent");
+        let sent: Bytes = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let got =
+            timeout(LIMIT, echoed(&connection, sent.clone())).await.expect("in time").expect("until the end");
         assert!(got == sent, "{} bytes", got.len());
-        timeout(LIMIT, read.closed()).await.expect("in time").expect("in order");
-        drop(read);
+        timeout(LIMIT, connection.closed()).await.expect("in time").expect("in order");
+        drop(connection);
         echo.await.expect("no panic");
         timeout(LIMIT, client.drained()).await.expect("in time");
     }

@@ -10,13 +10,13 @@ use std::time::Instant;
 use plait_mptcp::PathClass;
 
 use super::*;
-use crate::Host;
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::carriers::{CarrierKind, OpenCarriers, Opened};
 use crate::path::NumberedPath;
 use crate::path_rule::PathRule;
 use crate::sys::{Snapshot, Source};
+use crate::{Host, HostSettings};
 
 const DEVICE: &str = "scripted";
 
@@ -44,10 +44,10 @@ struct Nothing;
 #[test]
 fn a_path_that_is_lost_is_reported_although_the_look_fails_once() {
     let (host, script) = host(PathClass::Trusted);
-    assert!(host.paths()[0].up);
+    assert!(host.path_control().paths()[0].up);
     play(&script, &[Look::Fails, Look::Down]);
     set(&host, "scripted=untrusted").expect_err("the look fails");
-    assert!(wait_for(|| !host.paths()[0].up), "no announcement comes again");
+    assert!(wait_for(|| !host.path_control().paths()[0].up), "no announcement comes again");
 }
 
 #[test]
@@ -55,20 +55,20 @@ fn a_path_that_carries_something_again_is_not_up_before_its_network_is_known() {
     let (host, script) = host(PathClass::Never);
     play(&script, &[Look::Down]);
     set(&host, "scripted=trusted").expect("it is there");
-    let path = host.paths().remove(0);
+    let path = host.path_control().paths().remove(0);
     assert_eq!((path.class, path.up), (PathClass::Trusted, false));
     play(&script, &[Look::Up]);
     set(&host, "scripted=untrusted").expect("it is there");
-    assert!(wait_for(|| host.paths()[0].up), "the next look knows it");
+    assert!(wait_for(|| host.path_control().paths()[0].up), "the next look knows it");
 }
 
 /// A host whose only path is up.
 fn host(class: PathClass) -> (Host, Script) {
     let rule = PathRule::new(DEVICE).expect("a name").with_class(class);
-    let builder = Host::builder().path(rule);
+    let settings = HostSettings { paths: vec![rule], ..HostSettings::default() };
     let script = Script::default();
     play(&script, &[Look::Up]);
-    let open = builder.start_over(|_| {
+    let open = Host::start_over(settings, |_| {
         let mut open = OpenCarriers::none();
         let paths = Box::new(Scripted { path: None, script: script.clone(), current: None });
         open.add(Opened { carrier: Box::new(Nothing), paths });

@@ -10,8 +10,9 @@ use super::*;
 use crate::clock::Clock;
 
 #[test]
-fn both_halves_are_woken_when_the_connection_has_closed() {
-    let (read, write) = stream().into_split();
+fn both_tasks_are_woken_when_the_connection_has_closed() {
+    let read = connection();
+    let write = read.clone();
     let (reader, writer) = (Task::new(), Task::new());
     let mut closed_for_reader = pin!(read.closed());
     let mut closed_for_writer = pin!(write.closed());
@@ -19,8 +20,8 @@ fn both_halves_are_woken_when_the_connection_has_closed() {
     assert!(closed_for_writer.as_mut().poll(&mut writer.context()).is_pending());
     // The same task asks again, as in a loop of `select!`: it is kept once.
     assert!(closed_for_reader.as_mut().poll(&mut reader.context()).is_pending());
-    read.handle.abort();
-    wake_tasks(&read.handle);
+    read.abort();
+    wake_tasks(&read);
     assert_eq!((reader.wakes(), writer.wakes()), (1, 1));
     assert!(closed_for_reader.as_mut().poll(&mut reader.context()).is_ready());
     assert!(closed_for_writer.as_mut().poll(&mut writer.context()).is_ready());
@@ -28,63 +29,62 @@ fn both_halves_are_woken_when_the_connection_has_closed() {
 
 #[test]
 fn every_task_that_waits_for_the_opening_is_woken() {
-    let stream = stream();
+    let connection = connection();
     let (one, other) = (Task::new(), Task::new());
-    let (mut opened_for_one, mut opened_for_other) = (pin!(stream.opened()), pin!(stream.opened()));
+    let (mut opened_for_one, mut opened_for_other) = (pin!(connection.opened()), pin!(connection.opened()));
     assert!(opened_for_one.as_mut().poll(&mut one.context()).is_pending());
     assert!(opened_for_other.as_mut().poll(&mut other.context()).is_pending());
-    stream.abort();
-    wake_tasks(&stream.read.handle);
+    connection.abort();
+    wake_tasks(&connection);
     assert_eq!((one.wakes(), other.wakes()), (1, 1));
 }
 
 #[test]
 fn a_future_that_is_dropped_leaves_no_waker_and_takes_none_of_another_wait_of_its_task() {
-    let stream = stream();
+    let connection = connection();
     let (task, other) = (Task::new(), Task::new());
-    let mut opened = pin!(stream.opened());
+    let mut opened = pin!(connection.opened());
     assert!(opened.as_mut().poll(&mut task.context()).is_pending());
     let wakers = || (Arc::strong_count(&task.count), Arc::strong_count(&other.count));
     let waiting = wakers();
     for task in [&task, &other] {
-        let mut again = pin!(stream.opened());
+        let mut again = pin!(connection.opened());
         assert!(again.as_mut().poll(&mut task.context()).is_pending());
         assert!(again.as_mut().poll(&mut task.context()).is_pending(), "polled twice, it is kept once");
-        let mut closed = pin!(stream.closed());
+        let mut closed = pin!(connection.closed());
         assert!(closed.as_mut().poll(&mut task.context()).is_pending());
     }
     assert_eq!(wakers(), waiting, "no event has come");
-    stream.abort();
-    wake_tasks(&stream.read.handle);
+    connection.abort();
+    wake_tasks(&connection);
     assert_eq!((task.wakes(), other.wakes()), (1, 0));
 }
 
 #[test]
 fn a_writer_waits_when_the_room_is_gone_before_its_bytes_arrive() {
-    let stream = stream();
-    let WriteHalf { handle, .. } = &stream.write;
+    let connection = connection();
+    let Handle { shared, id } = &*connection.0;
     let task = Task::new();
     let mut cuts = 0;
-    let written = stream.write.poll_give(&task.context(), |room| {
+    let written = connection.poll_write(&task.context(), |room| {
         cuts += 1;
         // Meanwhile something else takes all the room.
-        let taken =
-            handle.shared.change(|state, now| state.endpoint.write(now, handle.id, vec![0; room].into()));
+        let taken = shared.change(|state, now| state.endpoint.write(now, *id, vec![0; room].into()));
         assert_eq!(taken, room);
         Bytes::from_static(b"x")
     });
     assert!(written.is_pending() && cuts == 1, "{written:?} after {cuts}");
     assert_eq!(task.wakes(), 0);
     // The end is told to a writer that waits, too.
-    stream.abort();
-    wake_tasks(handle);
+    connection.abort();
+    wake_tasks(&connection);
     assert_eq!(task.wakes(), 1);
-    let written = stream.write.poll_give(&task.context(), |_| unreachable!("there is no room"));
+    let written = connection.poll_write(&task.context(), |_| unreachable!("there is no room"));
     assert!(matches!(written, Poll::Ready(Err(_))), "{written:?}");
 }
 
-/// A stream that is being opened over a path which nothing answers on.
-fn stream() -> Stream {
+/// A connection that is being opened over a path which nothing answers on.
+fn connection() -> Connection {
     let seeded = Box::new(SeededRandom::new([1; 32]));
     let mut endpoint =
         Endpoint::with_random(EndpointConfig::default(), seeded, Box::new(SecretRandom::new([2; 32])));
@@ -108,13 +108,13 @@ fn stream() -> Stream {
     let wake = Arc::new(crate::wake::Wake::new().expect("a signal"));
     let shared = Shared::new(clock, wake, crate::PathCarriers::only(crate::CarrierKind::Udp), endpoint);
     shared.lock().add_connection(id);
-    Stream::new(shared, id)
+    Connection::new(shared, id)
 }
 
 /// The work of the driver at the end of its turn.
-fn wake_tasks(handle: &Handle) {
+fn wake_tasks(connection: &Connection) {
     let mut woken = Vec::new();
-    handle.shared.lock().collect_wakers(&mut woken);
+    connection.0.shared.lock().collect_wakers(&mut woken);
     woken.into_iter().for_each(Waker::wake);
 }
 
