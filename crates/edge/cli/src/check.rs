@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use plait::{
     Carrier, Carriers, Check as Ways, Fingerprint, Handshake, Identity, Interference, Measured, Path, Peer,
-    Remote, Sealing, SharedAddress, SharedNetwork, Trust, Verdict, WayReport,
+    Rebinding, Remote, Sealing, SharedAddress, SharedNetwork, Trust, Verdict, WayReport,
 };
 use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
@@ -382,7 +382,9 @@ impl From<&WayReport> for Way {
             seen_from: measured.and_then(|measured| Some(measured.seen_from?.to_string())),
             nat: measured.and_then(|measured| measured.is_translated),
             outlives_idle: measured.and_then(|measured| measured.outlives_silence),
-            rebound: measured.and_then(|measured| Some(measured.rebound?.map(|seen| seen.to_string()))),
+            rebound: measured
+                .and_then(|measured| measured.rebound)
+                .map(|Rebinding { before, after, .. }| [before, after].map(|seen| seen.to_string())),
             mtu: measured.map(|measured| measured.mtu),
             link_mtu: measured.map(|measured| measured.link_mtu),
             received_mtu: measured.and_then(|measured| measured.received_mtu),

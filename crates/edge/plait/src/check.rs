@@ -145,6 +145,16 @@ pub enum Message {
     Later,
 }
 
+/// A change of our address by a NAT, as the server sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Rebinding {
+    /// Our address on the first subflow, before the change.
+    pub before: SocketAddr,
+    /// Our address on the next subflow.
+    pub after: SocketAddr,
+}
+
 /// The measurements of a connection over one path.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -159,9 +169,8 @@ pub struct Measured {
     pub is_translated: Option<bool>,
     /// Whether the subflow outlived [`Check::idle`] without a word; `None` if it was not tried.
     pub outlives_silence: Option<bool>,
-    /// Our address as the server has seen it before, and sees it on the next subflow, if a NAT has given the first subflow another address
-    /// during the check: the server then resets it.
-    pub rebound: Option<[SocketAddr; 2]>,
+    /// Our addresses, if a NAT has given the first subflow another one during the check: the server then resets it.
+    pub rebound: Option<Rebinding>,
     /// The longest packet that has arrived, at least, in bytes, IP header included.
     pub mtu: u16,
     /// The same for packets of the server; `None` if it has not sent long ones.

@@ -114,7 +114,7 @@ pub use ::plait_host::{
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
 pub use certificate::SharedCertificate;
-pub use check::{Change, Check, Direction, Interference, Measured, Message, Verdict, WayReport};
+pub use check::{Change, Check, Direction, Interference, Measured, Message, Rebinding, Verdict, WayReport};
 pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
 pub use connecting::ConnectOptions;

@@ -3,12 +3,11 @@
 //! The rate of a path is not measured. One question is in flight at a time and an answer is no longer than its question, so that neither
 //! direction is full for long enough: a burst that a queue takes would be shown as the rate of the path.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Change, Interference, Measured, Message};
+use super::{Change, Interference, Measured, Message, Rebinding};
 use crate::Carrier;
 use crate::status::{Peer, SealStatus, Status};
 use crate::stream::Stream;
@@ -77,7 +76,7 @@ impl Watch<'_> {
 
     /// Our address as the server has seen it on the first subflow and sees it on the next one, if the server has reset the first one: it does
     /// not know the address from which the packets of that subflow come now. Another host on the path can send such a reset, too.
-    async fn ask_next(&mut self, limit: Duration) -> Option<[SocketAddr; 2]> {
+    async fn ask_next(&mut self, limit: Duration) -> Option<Rebinding> {
         let lost = self.first().filter(|first| first.carrier() == Carrier::Udp && first.is_reset())?;
         // Without a translation, another host has reset it.
         let before = lost.seen_from().filter(|seen| seen.ip() != self.stream.local_addr().ip())?;
@@ -88,7 +87,7 @@ impl Watch<'_> {
             let status = self.stream.status()?;
             let next = status.subflows().into_iter().filter(|next| next.id() != lost.id());
             if let Some(after) = next.filter(|next| next.end().is_none()).find_map(|next| next.seen_from()) {
-                return Some([before, after]);
+                return Some(Rebinding { before, after });
             }
         }
         None
