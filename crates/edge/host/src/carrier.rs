@@ -7,7 +7,7 @@
 //! The driver calls a carrier through `dyn Carrier`, once for a batch of segments. This costs some nanoseconds in each turn; the system calls
 //! of the batch take hundreds of microseconds.
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "models")))]
 mod queues;
 
 use std::collections::BTreeSet;

@@ -196,5 +196,5 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "models")))]
 mod tests;

@@ -288,7 +288,7 @@ impl Drop for Driver {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "models")))]
 mod tests {
     use super::*;
 

@@ -62,6 +62,8 @@ mod failure;
 mod host;
 mod listener;
 mod log;
+#[cfg(all(test, feature = "models"))]
+mod models;
 mod network_monitor;
 mod networks;
 mod os_random;
@@ -82,6 +84,7 @@ mod selection;
 mod shared;
 mod shared_networks;
 mod stack_address;
+mod sync;
 mod sys;
 #[cfg(feature = "udp")]
 mod udp;

@@ -334,5 +334,5 @@ impl Watch {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "models")))]
 mod tests;

@@ -1,8 +1,8 @@
 //! The state that the driver, the sockets and the network monitor share: the endpoint behind a lock.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use plait_base::Instant;
@@ -12,6 +12,7 @@ use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
 use crate::carriers::PathCarriers;
 use crate::clock::Clock;
 use crate::shared_networks::SharedNetworks;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::wake::Wake;
 
 /// The endpoint and the tasks that wait for it.

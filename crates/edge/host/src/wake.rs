@@ -1,10 +1,10 @@
 //! Wakes a waiting thread of ours, for one atomic exchange if it does not wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::error::Error;
-use crate::sys::Signal;
+use crate::sync::{AtomicU8, Signal};
 
 /// Running.
 const AWAKE: u8 = 0;
@@ -56,7 +56,7 @@ impl std::task::Wake for Wake {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "models")))]
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
