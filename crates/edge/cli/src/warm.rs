@@ -44,7 +44,8 @@ const TURNED_AWAY: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct WarmLimit {
     /// Keep up to N connections to the server open for the next requests, so that these wait for no handshake. As many are kept as there
-    /// were requests in the last minute, at least 2, and none after three minutes without a request. 0: each request opens its connection.
+    /// were requests in the last minute, at least 2; none after three minutes without a request, and none with --cap. 0: each request opens its
+    /// connection.
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(..=64))]
     warm: u16,
 }
@@ -154,8 +155,8 @@ impl Warm {
         self.state().pause.grow(Instant::now());
     }
 
-    /// Ends those that have failed or that are too old or too many.
-    fn tidy(&self) -> Stock {
+    /// Ends those that have failed or that are too old or too many. None are kept while a path `is_metered`: they would use it unasked.
+    fn tidy(&self, is_metered: bool) -> Stock {
         let now = Instant::now();
         let mut state = self.state();
         let (kept, mut gone) = (std::mem::take(&mut state.kept), Vec::new());
@@ -171,7 +172,8 @@ impl Warm {
                 }
             }
         }
-        let wanted = state.demand.wanted(now, state.most);
+        let most = if is_metered { 0 } else { state.most };
+        let wanted = state.demand.wanted(now, most);
         while state.kept.len() > wanted {
             gone.extend(state.kept.pop_front());
         }
@@ -233,7 +235,8 @@ pub(crate) async fn keep(line: Arc<Line>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let Stock { wanted, have, is_pausing } = warm.tidy();
+        let (_, volumes) = line.running.reload().paths_and_caps();
+        let Stock { wanted, have, is_pausing } = warm.tidy(!volumes.is_empty());
         while !is_pausing && opening.len() < TOGETHER && have + opening.len() < wanted {
             opening.spawn(open(line.clone()));
         }

@@ -167,6 +167,7 @@ impl Command {
             | Self::Doctor(_)
             | Self::Completions(_)
             | Self::Man(_)
+            | Self::Wireshark(_)
             | Self::Enclosed(_) => None,
         }
     }
