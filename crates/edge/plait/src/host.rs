@@ -429,10 +429,24 @@ impl HostBuilder {
     }
 }
 
-/// Returns the result of `work`, if it is ready by then.
+/// Returns the result of `work`, if it is ready by then. After that time, `work` is not asked, although it may be ready.
 async fn by<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match until {
+        Some(until) if until <= Instant::now() => None,
         Some(until) => timeout_at(until, work).await.ok(),
         None => Some(work.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_ready_at_the_first_look_is_late_all_the_same_once_the_time_has_passed() {
+        assert_eq!(by(Some(Instant::now()), ready("late")).await, None);
+        assert_eq!(by(None, ready("without a limit")).await, Some("without a limit"));
     }
 }
