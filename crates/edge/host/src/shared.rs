@@ -1,4 +1,4 @@
-//! The state that the driver, the sockets and the network monitor share: the endpoint behind a lock.
+//! The state that the driver, the connections and the network monitor share: the endpoint behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ pub(crate) enum Phase {
     Stopped,
 }
 
-/// The event that the task of a half of a connection waits for.
+/// The event that the one task that reads, or writes, a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
     /// Bytes, the end or an error to read.
@@ -83,8 +83,7 @@ pub(crate) struct Wait<'a> {
     number: Option<u64>,
 }
 
-/// The tasks that wait for a connection. Reading and writing need `&mut` of a half, so one task waits for each. Any number of tasks
-/// wait for the opening and for the end, which need `&`.
+/// The tasks that wait for a connection: one that reads, one that writes, and any number that wait for the opening and for the end.
 #[derive(Default)]
 struct Waiters {
     open: Tasks,
