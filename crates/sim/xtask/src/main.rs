@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod fairness;
+mod page;
 mod paths;
 
 use clap::{Parser, Subcommand};
@@ -30,12 +31,15 @@ enum Bench {
     Paths(paths::Options),
     /// Beside a connection that comes later: the share of each bottleneck, and how long packets wait there.
     Fairness(fairness::Options),
+    /// A page of many objects over one connection and over several: when its objects are complete.
+    Page(page::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Bench(Bench::Paths(options)) => paths::run(&options),
         Task::Bench(Bench::Fairness(options)) => fairness::run(&options),
+        Task::Bench(Bench::Page(options)) => page::run(&options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("cargo xtask: {error:#}");
