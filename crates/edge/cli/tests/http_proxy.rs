@@ -7,6 +7,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use plait_lab::Program;
 use support::{SERVER, TIMEOUT, World, assert_ended, sha256};
@@ -50,7 +51,7 @@ fn pages_and_tunnels_bring_every_byte() {
 #[test]
 #[ignore = "needs root"]
 fn a_password_is_required_if_one_is_set_and_the_pac_file_is_not_secret() {
-    let secret = std::env::temp_dir().join(format!("plait-httppassword-{}", std::process::id()));
+    let secret = std::env::temp_dir().join(format!("plait-httpsecret-{}", std::process::id()));
     support::write_secret(&secret, "lace\n");
     let arguments = ["--user", "ada", "--password-file", secret.to_str().expect("text")];
     let (world, _proxy, [_, http]) = world("httppassword", &arguments);
@@ -91,8 +92,22 @@ fn what_follows_a_request_does_not_reach_its_destination() {
         got.push(byte[0]);
     }
     stream.write_all(b"GET http://secret.example/ HTTP/1.1\r\nCookie: secret\r\n\r\n").expect("taken");
-    // The connection is reset; the host of the first request has got nothing more to send back.
+    stream.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
     got.clear();
     let _ = stream.read_to_end(&mut got);
-    assert!(got.is_empty(), "{}", String::from_utf8_lossy(&got));
+    assert!(got.is_empty(), "the host of the first request has got more: {}", String::from_utf8_lossy(&got));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_refusal_arrives_while_the_client_is_still_sending() {
+    let (world, _proxy, [_, http]) = world("httprefused", &[]);
+    let mut stream = world.client.enter(|| TcpStream::connect(&http)).expect("entered").expect("it listens");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+    let head = "POST http://192.0.2.1/ HTTP/1.1\r\nContent-Length: 300000\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("taken");
+    stream.write_all(&[b'x'; 300_000]).expect("taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer, and no reset");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
 }

@@ -41,9 +41,11 @@ pub enum Request {
         head: Vec<u8>,
         /// Length of the body that follows, in bytes.
         body: u64,
+        /// Whether the host may get it twice (RFC 9110, section 9.2.2).
+        is_idempotent: bool,
     },
-    /// The PAC file.
-    Pac,
+    /// The PAC file, from the proxy at this address as the client names it.
+    Pac(Option<Destination>),
 }
 
 /// What a client's bytes are.
@@ -91,7 +93,9 @@ fn meaning(request: &httparse::Request<'_, '_>, required: Option<&Credentials>) 
     if target.starts_with('/') {
         // Not meant for a proxy, and the PAC file has no secret.
         let is_pac = method == "GET" && target.split('?').next() == Some(PAC);
-        return if is_pac { Ok(Request::Pac) } else { Err(Refusal::NoProxyRequest) };
+        let host = fields(request, "host").next().and_then(|host| str::from_utf8(host).ok());
+        let pac = || Request::Pac(host.and_then(|host| destination(host, Some(80))));
+        return if is_pac { Ok(pac()) } else { Err(Refusal::NoProxyRequest) };
     }
     if let Some(required) = required
         && !shows(request, required)
@@ -114,18 +118,23 @@ fn meaning(request: &httparse::Request<'_, '_>, required: Option<&Credentials>) 
     let version = request.version.unwrap_or(1);
     let mut head = format!("{method} {slash}{path} HTTP/1.{version}\r\nHost: {authority}\r\n").into_bytes();
     let named = |name: &str| {
-        let lists = fields(request, "connection").filter_map(|value| str::from_utf8(value).ok());
-        lists.flat_map(|list| list.split(',')).any(|word| word.trim().eq_ignore_ascii_case(name))
+        let words = fields(request, "connection").flat_map(|value| value.split(|byte| *byte == b','));
+        words.map(<[u8]>::trim_ascii).any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
     };
     for field in request.headers.iter() {
         let is = |other: &&str| field.name.eq_ignore_ascii_case(other);
-        if is(&"host") || OF_THE_CONNECTION.iter().any(|other| is(&other)) || named(field.name) {
-            continue;
+        // The length is written below, whatever `Connection` names.
+        let is_ours = ["host", "content-length"].iter().chain(&OF_THE_CONNECTION).any(|other| is(&other));
+        if !is_ours && !named(field.name) {
+            head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
         }
-        head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
+    }
+    if fields(request, "content-length").next().is_some() {
+        head.extend(format!("Content-Length: {body}\r\n").into_bytes());
     }
     head.extend_from_slice(b"Via: 1.1 plait\r\nConnection: close\r\n\r\n");
-    Ok(Request::Page { to, head, body })
+    let is_idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(&method);
+    Ok(Request::Page { to, head, body, is_idempotent })
 }
 
 /// The values of all fields of this name, in lower case.
@@ -176,8 +185,8 @@ fn destination(authority: &str, default_port: Option<u16>) -> Option<Destination
     if let Ok(address) = address.parse::<IpAddr>() {
         return (port != 0).then_some(Destination::Address((address, port).into()));
     }
-    let is_name = (1..=255).contains(&host.len())
-        && !host.contains(|letter: char| letter.is_control() || " :/[]".contains(letter));
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = (1..=255).contains(&host.len()) && host.bytes().all(is_letter);
     (is_name && port != 0).then(|| Destination::Name(host.to_owned(), port))
 }
 
@@ -185,7 +194,7 @@ fn destination(authority: &str, default_port: Option<u16>) -> Option<Destination
 pub const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// The PAC file of the proxy at this address.
-pub fn pac(at: SocketAddr) -> Vec<u8> {
+pub fn pac(at: &Destination) -> Vec<u8> {
     let script = format!(
         "function FindProxyForURL(url, host) {{\n  \
          if (host === \"localhost\" || host === \"127.0.0.1\" || host === \"::1\" || dnsDomainIs(host, \".localhost\")) return \"DIRECT\";\n  \
@@ -288,12 +297,15 @@ mod tests {
     #[test]
     fn a_page_is_asked_for_as_its_host_expects_it() {
         let text = "POST http://Web.example/a?b=c HTTP/1.1\r\nHost: other.example\r\nProxy-Connection: keep-alive\r\n\
-                    Connection: X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nContent-Length: 5\r\nAccept: */*\r\n\r\nhello";
-        let head = "POST /a?b=c HTTP/1.1\r\nHost: Web.example\r\nContent-Length: 5\r\nAccept: */*\r\nVia: 1.1 plait\r\n\
+                    Connection: X-Hop, Content-Length\r\nX-Hop: 1\r\nUpgrade: h2c\r\nContent-Length: 5\r\nAccept: */*\r\n\r\nhello";
+        let head = "POST /a?b=c HTTP/1.1\r\nHost: Web.example\r\nAccept: */*\r\nContent-Length: 5\r\nVia: 1.1 plait\r\n\
                     Connection: close\r\n\r\n";
-        let page = Request::Page { to: name("Web.example", 80), head: head.into(), body: 5 };
+        let to = name("Web.example", 80);
+        let page = Request::Page { to, head: head.into(), body: 5, is_idempotent: false };
         assert_eq!(request(text), page);
-        let Request::Page { to, head, body } = request("GET http://[::1]:8080?x HTTP/1.0\r\n\r\n") else {
+        let Request::Page { to, head, body, is_idempotent: true } =
+            request("GET http://[::1]:8080?x HTTP/1.0\r\n\r\n")
+        else {
             panic!("a page")
         };
         assert_eq!((to.to_string().as_str(), body), ("[::1]:8080", 0));
@@ -328,8 +340,11 @@ mod tests {
         );
         assert_eq!(status("CONNECT web.example:443 HTTP/1.1\r\n\r\n", Some(&ada)), "407");
         assert_eq!(status("GET http://web.example/ HTTP/1.1\r\n\r\n", Some(&ada)), "407");
-        let pac = read(b"GET /proxy.pac HTTP/1.1\r\n\r\n", Some(&ada));
-        assert!(matches!(pac, Read::Request(Request::Pac, _)), "a browser has no password for it");
+        let pac = read(b"GET /proxy.pac HTTP/1.1\r\nHost: gw.example:3128\r\n\r\n", Some(&ada));
+        let Read::Request(Request::Pac(Some(at)), _) = pac else {
+            panic!("a browser has no password: {pac:?}")
+        };
+        assert_eq!(at, name("gw.example", 3128));
     }
 
     #[test]

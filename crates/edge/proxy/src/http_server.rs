@@ -9,9 +9,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::client::{Dialer, ForwardError, join, open};
+use crate::asked::drain;
+use crate::client::{Dialer, Early, ForwardError, join, open};
 use crate::convert::Destination;
-use crate::http::{self, CONNECTED, Read, Request};
+use crate::http::{self, CONNECTED, MAX_HEAD, Read, Request};
 use crate::relay::Abort;
 use crate::request::RequestError;
 use crate::socks::Credentials;
@@ -32,25 +33,33 @@ pub async fn serve_client<D: Dialer>(
     heard: impl FnOnce(&Destination),
 ) -> Result<(u64, u64), ForwardError> {
     let talked = timeout(TALK_TIMEOUT, talk(&mut client, required.as_ref())).await;
-    let Some((request, rest)) = talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
-        return Ok((0, 0));
+    let (request, rest) = match talked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
+        Ok(request) => request,
+        Err(answer) => {
+            client.write_all(&answer).await?;
+            client.shutdown().await?;
+            drain(&mut client).await;
+            return Ok((0, 0));
+        }
     };
-    let (to, head, body) = match request {
-        Request::Pac => {
-            client.write_all(&http::pac(at)).await?;
+    let (to, head, body, is_idempotent) = match request {
+        Request::Pac(named) => {
+            let here = || Destination::Address((at.ip().to_canonical(), at.port()).into());
+            client.write_all(&http::pac(&named.unwrap_or_else(here))).await?;
             client.shutdown().await?;
             return Ok((0, 0));
         }
-        Request::Tunnel(to) => (to, None, u64::MAX),
-        Request::Page { to, head, body } => (to, Some(head), body),
+        Request::Tunnel(to) => (to, None, u64::MAX, false),
+        Request::Page { to, head, body, is_idempotent } => (to, Some(head), body, is_idempotent),
     };
     heard(&to);
-    let mut client = OneRequest { stream: client, left: body };
+    let mut client = OneRequest { stream: client, left: body, is_page: head.is_some(), is_answered: false };
     let first = match &head {
-        Some(head) => [head, client.within(&rest)?].concat(),
+        Some(head) => [head, client.part_of_request(&rest)].concat(),
         None => rest,
     };
-    match open(dialer, to, &first).await {
+    let early = if is_idempotent { Early::Repeatable(&first) } else { Early::Once(&first) };
+    match open(dialer, to, early).await {
         Ok(opened) => {
             if head.is_none() {
                 client.write_all(CONNECTED).await.map_err(ForwardError::Program)?;
@@ -65,51 +74,56 @@ pub async fn serve_client<D: Dialer>(
             };
             client.write_all(&http::failure(code)).await?;
             client.shutdown().await?;
+            drain(&mut client.stream).await;
             Err(error.into())
         }
     }
 }
 
-/// `None`: the client was refused and told.
+/// The client's request, and the bytes behind its head.
+///
+/// # Errors
+/// The answer to a request that is refused.
 async fn talk(
     client: &mut TcpStream,
     required: Option<&Credentials>,
-) -> io::Result<Option<(Request, Vec<u8>)>> {
+) -> io::Result<Result<(Request, Vec<u8>), Vec<u8>>> {
     let mut bytes = Vec::with_capacity(4096);
     loop {
+        let before = bytes.len();
+        if client.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // A head that comes in single bytes is not read anew at each of them.
+        if !bytes[before..].contains(&b'\n') && bytes.len() < MAX_HEAD {
+            continue;
+        }
         match http::read(&bytes, required) {
-            Read::More => {
-                if client.read_buf(&mut bytes).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            Read::Request(request, len) => return Ok(Some((request, bytes.split_off(len)))),
-            Read::Refuse(answer) => {
-                client.write_all(&answer).await?;
-                client.shutdown().await?;
-                return Ok(None);
-            }
+            Read::More => {}
+            Read::Request(request, len) => return Ok(Ok((request, bytes.split_off(len)))),
+            Read::Refuse(answer) => return Ok(Err(answer)),
         }
     }
 }
 
-/// A client whose bytes behind its request are not for the destination.
+/// A client whose bytes behind its request are not for the destination: they are read and dropped.
 struct OneRequest<S> {
     stream: S,
     /// Bytes of the request that have not been read.
     left: u64,
+    /// Whether the answer is the last that the client gets.
+    is_page: bool,
+    /// Whether the answer has ended.
+    is_answered: bool,
 }
 
 impl<S> OneRequest<S> {
-    /// Counts bytes that were read with the head.
-    fn within<'a>(&mut self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
-        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(another)?;
-        Ok(bytes)
+    /// The part of bytes behind the head that belongs to the request.
+    fn part_of_request<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        self.left -= len as u64;
+        &bytes[..len]
     }
-}
-
-fn another() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a second request on a connection")
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for OneRequest<S> {
@@ -118,17 +132,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for OneRequest<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let read = buffer.filled().len() - before;
-        match self.left.checked_sub(read as u64) {
-            Some(left) => self.left = left,
-            None => {
-                buffer.set_filled(before);
-                return Poll::Ready(Err(another()));
+        loop {
+            if self.is_page && self.is_answered && self.left == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            let read = buffer.filled().len() - before;
+            let part = usize::try_from(self.left).unwrap_or(usize::MAX).min(read);
+            self.left -= part as u64;
+            buffer.set_filled(before + part);
+            if part > 0 || read == 0 {
+                return Poll::Ready(Ok(()));
             }
         }
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -146,7 +163,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for OneRequest<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        // The reader, a part of the same task, may have nothing to wait for any more.
+        self.is_answered = true;
+        context.waker().wake_by_ref();
+        Poll::Ready(Ok(()))
     }
 }
 
