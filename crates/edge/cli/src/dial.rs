@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Peer, Protection, Remote, Stream};
+use plait::{ErrorKind, Fingerprint, Peer, Protection, Remote, Stream, Subflow};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
@@ -34,7 +34,7 @@ use crate::system::arguments::Command;
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::time_limit::TimeLimit;
-use crate::warm::{self, Warm, WarmLimit};
+use crate::warm::{self, Kept, Warm, WarmLimit};
 use crate::{exit, output, protection, server_addresses, server_watch, session, stripped, way_out};
 
 /// The server of `run`, `proxy` and `forward`.
@@ -136,8 +136,8 @@ impl Towards {
                     protection = self.settle(&first, &server_identity, protection, paths)?;
                 }
                 // The user may have been asked.
-                self.greet(&mut first, limit.without(open_at.elapsed())).await?;
-                (first.peer_identity().clone(), first)
+                let instance = self.greet(&mut first, limit.without(open_at.elapsed())).await?;
+                (first.peer_identity().clone(), Kept::new(first, instance))
             }
             Err(error) => {
                 drop(host);
@@ -153,7 +153,7 @@ impl Towards {
             running,
             host,
             addresses: ServerAddresses::new(self.remote(), addresses, is_bound(&self.options, &server)),
-            warm: Warm::new(self.warm.most(), Some(first)),
+            warm: Warm::new(self.warm.most(), first),
             protection,
             server,
             limit: self.connect_timeout,
@@ -194,10 +194,10 @@ impl Towards {
 
     /// Waits for the greeting of the server. A server that does not accept our key reports it only after it has seen the key, and data may
     /// already be sent by then.
-    async fn greet(&self, first: &mut Stream, limit: TimeLimit) -> anyhow::Result<()> {
+    async fn greet(&self, first: &mut Stream, limit: TimeLimit) -> anyhow::Result<Option<Instance>> {
         let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
         let greeted = limit.whole(client::greet(first)).await;
-        greeted.unwrap_or_else(|| Err(late())).map(drop).map_err(|error| {
+        greeted.unwrap_or_else(|| Err(late())).map_err(|error| {
             let name = self.server.authority();
             let kind = match &error {
                 RequestError::Lost(error) => ErrorKind::of(error),
@@ -316,7 +316,8 @@ impl Dial {
         let line = self.line.clone();
         let listed = line.running.list(stream.monitor(), Some(stream.peer_addr()));
         listed.goes_to(&to.to_string());
-        let written = Arc::<AtomicU64>::default();
+        // What was said before the request does not count.
+        let written = Arc::new(AtomicU64::new(stream.status().map_or(0, |status| status.bytes_delivered())));
         let mut all = line.written.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(listed.number(), written.clone());
         drop(all);
@@ -332,9 +333,14 @@ impl Dial {
         devices
     }
 
-    /// Ends the connections that are ready, and waits until all subflows are closed.
-    pub(crate) async fn drained(&self) {
+    /// Ends the connections that are ready: there are no more requests.
+    pub(crate) fn close(&self) {
         self.line.warm.close();
+    }
+
+    /// Waits until all subflows are closed.
+    pub(crate) async fn drained(&self) {
+        self.close();
         self.line.host.drained().await;
     }
 }
@@ -350,7 +356,16 @@ impl Dialer for Dial {
     type Stream = Watched;
 
     fn ready(&self, to: &Destination) -> Option<Watched> {
-        self.line.warm.take().map(|stream| self.watched(stream, to))
+        let Kept { stream, instance, .. } = self.line.warm.take()?;
+        let watched = self.watched(stream, to);
+        self.line.running.is_at(watched.listed.number(), instance);
+        Some(watched)
+    }
+
+    fn patience(&self, stream: &Watched) -> Duration {
+        let subflows = stream.stream.paths();
+        let longest = subflows.iter().filter_map(Subflow::round_trip_time).max();
+        longest.map_or(client::ACKNOWLEDGMENT, |longest| client::ACKNOWLEDGMENT.max(3 * longest))
     }
 
     fn distrust(&self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plait::ErrorKind;
-use plait_proxy::client::Dialer;
+use plait_proxy::client::{ACKNOWLEDGMENT, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::silence::SilenceLimit;
 use tokio::time::{Instant, sleep};
@@ -151,6 +151,10 @@ impl Dialer for LateDial {
 
     fn ready(&self, to: &Destination) -> Option<Watched> {
         self.dial.get()?.ready(to)
+    }
+
+    fn patience(&self, stream: &Watched) -> Duration {
+        self.dial.get().map_or(ACKNOWLEDGMENT, |dial| dial.patience(stream))
     }
 
     fn distrust(&self) {

@@ -335,6 +335,20 @@ impl Running {
         }
     }
 
+    /// Notes which instance of the server a connection was opened to.
+    pub(crate) fn is_at(&self, number: u64, instance: Option<Instance>) {
+        if let Some(live) = self.state().live.get_mut(&number) {
+            live.instance = instance;
+        }
+    }
+
+    /// Adds what a connection without a request has carried.
+    pub(crate) fn adds(&self, status: &Status) {
+        // Programs have said nothing on it.
+        let sums = Sums { bytes_delivered: 0, bytes_read: 0, ..Sums::of(status) };
+        self.state().ended.add(&sums);
+    }
+
     /// Asks the peer of a connection at once whether it still has the connection.
     pub(crate) fn ask_life(&self, number: u64) {
         if let Some(live) = self.state().live.get(&number) {

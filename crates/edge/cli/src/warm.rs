@@ -1,6 +1,6 @@
 //! Warm connections: open before a program asks for one.
 //!
-//! The handshake of a warm connection is over, the server has accepted this client on it, and its other paths have joined. A request takes
+//! The handshake of a warm connection is over, the server has accepted this client on it, and its other paths join. A request takes
 //! one of them and costs no handshake. Recent requests decide how many there are; without requests there are none after some minutes. The
 //! connection that asked the server at the start is the first of them. A warm connection follows changes of the paths as any other does.
 
@@ -12,8 +12,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use clap::Args;
-use plait::Stream;
+use plait::{Stream, Subflow};
 use plait_proxy::client;
+use plait_proxy::convert::Instance;
 use plait_proxy::relay::Abort;
 use plait_proxy::request::RequestError;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -72,9 +73,12 @@ struct State {
     pause: Pause,
 }
 
+/// A connection that waits for a request.
 #[derive(Debug)]
-struct Kept {
-    stream: Stream,
+pub(crate) struct Kept {
+    pub(crate) stream: Stream,
+    /// The instance of the server that has greeted it.
+    pub(crate) instance: Option<Instance>,
     since: Instant,
 }
 
@@ -94,16 +98,16 @@ struct Pause {
 struct Stock {
     wanted: usize,
     have: usize,
-    is_pausing: bool,
+    /// How many may be opened at a time now.
+    together: usize,
 }
 
 impl Warm {
     /// Keeps at most this many, `first` among them. The start counts as a request.
-    pub(crate) fn new(most: usize, first: Option<Stream>) -> Self {
+    pub(crate) fn new(most: usize, first: Kept) -> Self {
         let mut demand = Demand::default();
         demand.note(Instant::now());
-        let kept = first.map(|stream| Kept { stream, since: Instant::now() });
-        let kept = kept.into_iter().take(most).collect();
+        let kept = [first].into_iter().take(most).collect();
         Self {
             state: Mutex::new(State { most, kept, demand, pause: Pause::default() }),
             changed: Notify::new(),
@@ -111,15 +115,14 @@ impl Warm {
     }
 
     /// Takes a connection for a request, the newest that works.
-    pub(crate) fn take(&self) -> Option<Stream> {
+    pub(crate) fn take(&self) -> Option<Kept> {
         let mut state = self.state();
         state.demand.note(Instant::now());
-        let usable =
-            (0..state.kept.len()).rev().find(|index| state.kept.get_mut(*index).is_some_and(Kept::works));
+        let usable = state.kept.iter_mut().rposition(|kept| kept.works());
         let taken = usable.and_then(|index| state.kept.remove(index));
         drop(state);
         self.changed.notify_one();
-        taken.map(|kept| kept.stream)
+        taken
     }
 
     /// Ends those that there are: the server may not know them any more.
@@ -136,49 +139,53 @@ impl Warm {
         self.changed.notify_one();
     }
 
-    /// Ends all, and keeps none from now on.
+    /// Ends all, also those that are being opened, and keeps none from now on.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
-        state.most = 0;
-        let gone = std::mem::take(&mut state.kept);
-        drop(state);
+        let gone = std::mem::take(&mut self.state().kept);
         drop(gone);
+        self.set_most(0);
     }
 
-    fn add(&self, stream: Stream) {
-        let mut state = self.state();
-        state.pause = Pause::default();
-        state.kept.push_back(Kept { stream, since: Instant::now() });
+    fn add(&self, kept: Kept) {
+        self.state().kept.push_back(kept);
     }
 
     fn has_failed(&self) {
         self.state().pause.grow(Instant::now());
     }
 
-    /// Ends those that have failed or that are too old or too many. None are kept while a path `is_metered`: they would use it unasked.
-    fn tidy(&self, is_metered: bool) -> Stock {
+    /// Takes out those that have failed or that are too old or too many. None are kept while a path `is_metered`: they would use it unasked.
+    fn tidy(&self, is_metered: bool) -> (Stock, Vec<Kept>) {
         let now = Instant::now();
         let mut state = self.state();
-        let (kept, mut gone) = (std::mem::take(&mut state.kept), Vec::new());
-        for mut kept in kept {
-            let age = now.duration_since(kept.since);
-            match kept.has_ended() {
-                false if age < LONGEST => state.kept.push_back(kept),
-                has_ended => {
-                    if has_ended && age < TURNED_AWAY {
-                        state.pause.grow(now);
-                    }
-                    gone.push(kept);
-                }
-            }
-        }
         let most = if is_metered { 0 } else { state.most };
         let wanted = state.demand.wanted(now, most);
-        while state.kept.len() > wanted {
-            gone.extend(state.kept.pop_front());
+        let (kept, mut gone, mut have) = (std::mem::take(&mut state.kept), Vec::new(), 0);
+        // The newest first.
+        for mut kept in kept.into_iter().rev() {
+            let age = now.duration_since(kept.since);
+            let (has_ended, works) = (kept.has_ended(), kept.works());
+            if has_ended && age < TURNED_AWAY {
+                state.pause.grow(now);
+            } else if works && age >= TURNED_AWAY {
+                // The server lets them wait.
+                state.pause = Pause::default();
+            }
+            // One that does not work now may do so after an outage; another one takes its place meanwhile.
+            if has_ended || age >= LONGEST || have >= wanted || state.kept.len() >= 2 * wanted {
+                gone.push(kept);
+            } else {
+                have += usize::from(works);
+                state.kept.push_front(kept);
+            }
         }
-        let have = state.kept.len();
-        Stock { wanted, have, is_pausing: state.pause.until.is_some_and(|until| now < until) }
+        let together = match state.pause.until {
+            None => TOGETHER,
+            Some(until) if now < until => 0,
+            // After a failure one shows whether the server takes more.
+            Some(_) => 1,
+        };
+        (Stock { wanted, have, together }, gone)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -187,6 +194,11 @@ impl Warm {
 }
 
 impl Kept {
+    /// A connection that the server has greeted now.
+    pub(crate) fn new(stream: Stream, instance: Option<Instance>) -> Self {
+        Self { stream, instance, since: Instant::now() }
+    }
+
     /// Whether the server has ended it, or all its paths have failed for good. The server says nothing on it before a request.
     fn has_ended(&mut self) -> bool {
         let (mut byte, mut context) = ([0], Context::from_waker(Waker::noop()));
@@ -196,8 +208,7 @@ impl Kept {
 
     /// Whether a request can leave on it now.
     fn works(&mut self) -> bool {
-        !self.has_ended()
-            && self.stream.paths().iter().any(|subflow| subflow.end().is_none() && !subflow.is_doubted())
+        !self.has_ended() && self.stream.paths().iter().any(Subflow::is_usable)
     }
 }
 
@@ -222,7 +233,11 @@ impl Demand {
 }
 
 impl Pause {
+    /// Failures during a pause are those of its beginning.
     fn grow(&mut self, now: Instant) {
+        if self.until.is_some_and(|until| now < until) {
+            return;
+        }
         self.last = (self.last * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.until = Some(now + self.last);
     }
@@ -236,8 +251,13 @@ pub(crate) async fn keep(line: Arc<Line>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (_, volumes) = line.running.reload().paths_and_caps();
-        let Stock { wanted, have, is_pausing } = warm.tidy(!volumes.is_empty());
-        while !is_pausing && opening.len() < TOGETHER && have + opening.len() < wanted {
+        let (Stock { wanted, have, together }, gone) = warm.tidy(!volumes.is_empty());
+        gone.iter().filter_map(|kept| kept.stream.status()).for_each(|status| line.running.adds(&status));
+        drop(gone);
+        if wanted == 0 {
+            opening.abort_all();
+        }
+        while opening.len() < together && have + opening.len() < wanted {
             opening.spawn(open(line.clone()));
         }
         line.running.has_ready(have);
@@ -245,11 +265,12 @@ pub(crate) async fn keep(line: Arc<Line>) {
             () = warm.changed.notified() => {}
             _ = ticks.tick(), if wanted > 0 || have > 0 => {}
             Some(opened) = opening.join_next() => match opened {
-                Ok(Ok(stream)) => warm.add(stream),
+                Ok(Ok(kept)) => warm.add(kept),
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "no warm connection");
                     warm.has_failed();
                 }
+                Err(error) if error.is_cancelled() => {}
                 // It has panicked; the log has it.
                 Err(_) => warm.has_failed(),
             },
@@ -258,11 +279,11 @@ pub(crate) async fn keep(line: Arc<Line>) {
 }
 
 /// Opens a connection and has it accepted.
-async fn open(line: Arc<Line>) -> Result<Stream, RequestError> {
+async fn open(line: Arc<Line>) -> Result<Kept, RequestError> {
     let mut stream = line.open().await?;
     let late = |_| RequestError::Lost(io::ErrorKind::TimedOut.into());
-    timeout(line.limit, client::greet(&mut stream)).await.map_err(late)??;
-    Ok(stream)
+    let instance = timeout(line.limit, client::greet(&mut stream)).await.map_err(late)??;
+    Ok(Kept::new(stream, instance))
 }
 
 #[cfg(test)]
@@ -289,11 +310,16 @@ mod tests {
 
     #[test]
     fn a_server_that_takes_none_is_asked_less_and_less_often() {
-        let (mut pause, now) = (Pause::default(), Instant::now());
+        let (mut pause, mut now) = (Pause::default(), Instant::now());
         let pauses = [(); 8].map(|()| {
             pause.grow(now);
-            pause.until.map(|until| until.duration_since(now).as_secs())
+            let until = pause.until.expect("a pause");
+            // The others of the same batch.
+            pause.grow(now);
+            assert_eq!(pause.until, Some(until));
+            now = until;
+            pause.last.as_secs()
         });
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60].map(Some));
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
     }
 }

@@ -31,7 +31,7 @@ pub enum Asked {
     For(Destination, Vec<u8>),
     /// None: these bytes, or silence, are for the service of a forwarder.
     Speaks(Vec<u8>),
-    /// None: the client was greeted, and the stream has ended in order.
+    /// None: the client was greeted, and the stream has ended, or failed, before a request.
     Nothing,
     /// One that makes no sense; the client was told.
     Nonsense,
@@ -41,7 +41,7 @@ pub enum Asked {
 /// that completes when the stream has waited for long enough, or `None` if it may not wait.
 ///
 /// # Errors
-/// The stream failed, or the client was silent for too long; it was reset then.
+/// The stream failed before a greeting, or the client was silent for too long; it was reset then.
 pub async fn asked<S, F>(
     stream: &mut S,
     service: &Service,
@@ -67,7 +67,10 @@ where
     if let Some(over) = wait() {
         tokio::select! {
             biased;
-            asked = later(stream, bytes, instance) => return asked,
+            asked = later(stream, bytes, instance) => return Ok(asked.unwrap_or_else(|error| {
+                tracing::debug!(%error, "a connection has failed before its request");
+                Asked::Nothing
+            })),
             () = pin!(over) => {}
         }
     }
@@ -140,7 +143,7 @@ where
 }
 
 /// Reads the rest of the client's data for a while: a reset because of unread bytes could overtake the end.
-async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
+pub(crate) async fn drain(stream: &mut (impl AsyncRead + Unpin)) {
     let _ = timeout(LAST_WORDS, tokio::io::copy(stream, &mut tokio::io::sink())).await;
 }
 

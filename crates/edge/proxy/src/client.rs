@@ -5,8 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::time::sleep;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
 
 use crate::convert::{Destination, Instance};
 use crate::copying::{Broken, copy};
@@ -17,7 +17,12 @@ use crate::silence::{Silence, SilenceLimit, Silent};
 
 /// Time in which the server acknowledges a request on a stream that was ready: a round trip, and a retransmission on most paths. A server
 /// that has been started again does not know the stream.
-const ACKNOWLEDGMENT: Duration = Duration::from_millis(1500);
+pub const ACKNOWLEDGMENT: Duration = Duration::from_millis(1500);
+
+/// Time that a program has for its first bytes, so that they leave with its request.
+const FIRST_WORDS: Duration = Duration::from_millis(5);
+/// Most of them.
+const FIRST_BYTES: usize = 16 * 1024;
 
 /// Opens protected streams to the server.
 pub trait Dialer: Send + Sync + 'static {
@@ -27,6 +32,11 @@ pub trait Dialer: Send + Sync + 'static {
     /// Takes a stream that is open, and on which nothing was asked for except by [`greet`]; `None` if there is none.
     fn ready(&self, _to: &Destination) -> Option<Self::Stream> {
         None
+    }
+
+    /// How long the server may take to acknowledge a request on a stream that was ready.
+    fn patience(&self, _stream: &Self::Stream) -> Duration {
+        ACKNOWLEDGMENT
     }
 
     /// Called if a stream of [`Dialer::ready`] has failed, or is silent: others may have the same reason.
@@ -97,27 +107,64 @@ pub struct Opened<S> {
     pub first: Vec<u8>,
 }
 
+/// Bytes of a program that leave with a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Early<'a> {
+    /// The destination may get them once.
+    Once(&'a [u8]),
+    /// The destination may get them again, as queries of DNS.
+    Repeatable(&'a [u8]),
+}
+
+impl Early<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Once(bytes) | Self::Repeatable(bytes) => bytes,
+        }
+    }
+
+    fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::Once(bytes) => bytes.is_empty(),
+            Self::Repeatable(_) => true,
+        }
+    }
+}
+
 /// Opens a stream to `to`, sends these bytes with the request, and waits for the answer. A stream that was ready and fails, or whose request
-/// the server does not acknowledge, is replaced by a new one, unless bytes of the program may have been delivered.
+/// the server does not acknowledge, is replaced by a new one, unless bytes that may be delivered once have left on it.
 ///
 /// # Errors
 /// The server refused, or the stream broke; it was reset.
 pub async fn open<D: Dialer>(
     dialer: &D,
     to: Destination,
-    early: &[u8],
+    early: Early<'_>,
 ) -> Result<Opened<D::Stream>, RequestError> {
-    if let Some(stream) = dialer.ready(&to) {
-        match request(dialer, stream, (to.clone(), early), Some(ACKNOWLEDGMENT)).await {
-            Err(RequestError::Lost(error)) if early.is_empty() || has_ended_unread(&error) => {
-                tracing::debug!(%error, "a stream that was ready has failed");
-                dialer.distrust();
-            }
-            asked => return asked,
-        }
+    if let Some(asked) = over_ready(dialer, &to, early).await {
+        return asked;
     }
     let stream = dialer.dial(&to).await?;
     request(dialer, stream, (to, early), None).await
+}
+
+/// The same over a stream that was ready; `None` if a new one is needed.
+async fn over_ready<D: Dialer>(
+    dialer: &D,
+    to: &Destination,
+    early: Early<'_>,
+) -> Option<Result<Opened<D::Stream>, RequestError>> {
+    let stream = dialer.ready(to)?;
+    let limit = early.may_be_repeated().then(|| dialer.patience(&stream));
+    match request(dialer, stream, (to.clone(), early), limit).await {
+        Err(RequestError::Lost(error)) => {
+            tracing::debug!(%error, "a stream that was ready has failed");
+            dialer.distrust();
+            let is_over = !early.may_be_repeated() && !has_ended_unread(&error);
+            is_over.then_some(Err(error.into()))
+        }
+        asked => Some(asked),
+    }
 }
 
 /// Whether the server has ended a stream in order before its answer: it has not read the request then ([`asked`](crate::asked)).
@@ -129,14 +176,14 @@ fn has_ended_unread(error: &io::Error) -> bool {
 async fn request<D: Dialer>(
     dialer: &D,
     mut stream: D::Stream,
-    (to, early): (Destination, &[u8]),
+    (to, early): (Destination, Early<'_>),
     limit: Option<Duration>,
 ) -> Result<Opened<D::Stream>, RequestError> {
     let before = stream.acknowledged();
     let shared = Shared::new(&mut stream);
     let asked = async {
         ask(&mut &shared, to).await?;
-        (&shared).write_all(early).await?;
+        (&shared).write_all(early.bytes()).await?;
         answer(&mut &shared).await
     };
     let unacknowledged = async {
@@ -163,17 +210,6 @@ async fn request<D: Dialer>(
     }
 }
 
-/// A stream that is ready, or else a new one.
-///
-/// # Errors
-/// No stream can be opened.
-pub(crate) async fn ready_or_new<D: Dialer>(dialer: &D, to: &Destination) -> io::Result<D::Stream> {
-    match dialer.ready(to) {
-        Some(ready) => Ok(ready),
-        None => dialer.dial(to).await,
-    }
-}
-
 /// Joins `program` with its opened stream; returns the bytes from and to it.
 ///
 /// # Errors
@@ -193,8 +229,8 @@ where
     finish(dialer, program, stream, joined).await
 }
 
-/// Joins `program` with `to` by a stream of `dialer`, optimistically: the program's data leaves with the request. A
-/// refusal becomes a reset of the program's connection, the only signal left at that time.
+/// Joins `program` with `to` by a stream of `dialer`, optimistically: the program's first bytes leave with the request, and over a new
+/// stream all that follow. A refusal becomes a reset of the program's connection, the only signal left at that time.
 ///
 /// # Errors
 /// The server refused, or a stream broke; the program's connection was reset.
@@ -203,9 +239,43 @@ where
     D: Dialer,
     P: AsyncRead + AsyncWrite + Abort + Unpin,
 {
+    let early = first_bytes(program).await.map_err(ForwardError::Program);
+    let early = early.inspect_err(|_| program.abort())?;
+    let joined = match over_ready(dialer, &to, Early::Once(&early)).await {
+        Some(asked) => {
+            let opened = asked.inspect_err(|_| program.abort())?;
+            join(dialer, program, opened).await?
+        }
+        None => over_new(dialer, program, to, &early).await?,
+    };
+    Ok((joined.0 + early.len() as u64, joined.1))
+}
+
+/// The bytes with which a program begins; none if it waits for its destination.
+async fn first_bytes(program: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(FIRST_BYTES);
+    // A read that is cut short has read nothing.
+    if let Ok(read) = timeout(FIRST_WORDS, program.read_buf(&mut bytes)).await {
+        read?;
+    }
+    Ok(bytes)
+}
+
+/// Joins `program` with `to` by a new stream, after its first bytes.
+async fn over_new<D, P>(
+    dialer: &D,
+    program: &mut P,
+    to: Destination,
+    early: &[u8],
+) -> Result<(u64, u64), ForwardError>
+where
+    D: Dialer,
+    P: AsyncRead + AsyncWrite + Abort + Unpin,
+{
     let asked = async {
-        let mut stream = ready_or_new(dialer, &to).await?;
+        let mut stream = dialer.dial(&to).await?;
         ask(&mut stream, to).await?;
+        stream.write_all(early).await?;
         io::Result::Ok(stream)
     };
     let mut stream = asked.await.inspect_err(|_| program.abort())?;

@@ -18,11 +18,11 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Duration, Instant, interval, timeout};
 
-use crate::client::{Dialer, ready_or_new};
+use crate::client::{self, Dialer, Early, Opened};
 use crate::convert::Destination;
 use crate::dns_cache::Cache;
 use crate::names::Names;
-use crate::request::{RequestError, answer, ask};
+use crate::request::RequestError;
 
 mod addresses;
 mod messages;
@@ -196,13 +196,10 @@ async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query
 
 /// A stream to the server's resolver, with queries in flight, and the first bytes received.
 async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let mut stream = ready_or_new(dialer, &Destination::Resolver).await?;
-    ask(&mut stream, Destination::Resolver).await?;
-    stream.write_all(&asked.outgoing).await?;
-    asked.outgoing.clear();
-    let answered = answer(&mut stream).await?;
-    dialer.answered(dialer.number(&stream), answered.instance);
-    Ok((stream, answered.first))
+    let outgoing = std::mem::take(&mut asked.outgoing);
+    let Opened { stream, first } =
+        client::open(dialer, Destination::Resolver, Early::Repeatable(&outgoing)).await?;
+    Ok((stream, first))
 }
 
 /// The queries of one stream.

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::client::{Dialer, ForwardError, join, open};
+use crate::client::{Dialer, Early, ForwardError, join, open};
 use crate::convert::Destination;
 use crate::request::RequestError;
 use crate::socks::{Conversation, Credentials, Reply, Step, reply};
@@ -33,7 +33,7 @@ pub async fn serve_client<D: Dialer>(
     };
     heard(&to);
     // A client waits for the reply before it sends, so the server's answer is waited for as well.
-    match open(dialer, to, &first).await {
+    match open(dialer, to, Early::Once(&first)).await {
         Ok(opened) => {
             client.write_all(&reply(Reply::Succeeded)).await.map_err(ForwardError::Program)?;
             let (sent, received) = join(dialer, &mut client, opened).await?;

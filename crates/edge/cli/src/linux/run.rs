@@ -284,6 +284,7 @@ async fn relay_directly(
 /// Data that the program wrote before its end is still delivered, as long as it progresses within `patience`; a signal ends the
 /// wait.
 async fn farewell(dial: &Dial, flows: &mut JoinSet<()>, patience: Duration) {
+    dial.close();
     let delivered = async {
         loop {
             let moved = dial.moved();

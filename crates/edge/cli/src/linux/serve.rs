@@ -165,7 +165,7 @@ impl Serve {
         let at = self.listen.address;
         let instance = instance()?;
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
-        let waiting = WaitingClients::new(self.waiting.most(), running.clone());
+        let waiting = WaitingClients::new(self.waiting.most(), by_key, running.clone());
         let shared = Shared {
             host,
             service,

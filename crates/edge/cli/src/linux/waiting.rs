@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plait_proxy::client::{self, ForwardError, Opened};
+use plait_proxy::client::{self, Early, ForwardError, Opened};
 use plait_proxy::convert::Destination;
 use plait_proxy::names::Names;
 use plait_proxy::run::{Gate, Knock, Syn};
@@ -160,7 +160,7 @@ async fn open(
     let outcome = if direct.iter().any(|prefix| prefix.contains(syn.to.ip())) {
         dial_directly(syn.to).await.map(Reached::Directly)
     } else {
-        let opened = client::open(&*dial, destination, &[]).await;
+        let opened = client::open(&*dial, destination, Early::Once(&[])).await;
         opened.map(|opened| Reached::Server(Box::new(opened))).map_err(ForwardError::from)
     };
     (syn, outcome)

@@ -22,8 +22,8 @@ const PART: usize = 4;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct WaitingLimit {
-    /// Let N connections of one client (its key, or else its address) wait for a request, each for five minutes (see --warm of proxy). All
-    /// clients together have a quarter of --max-connections. Further ones are closed after the greeting.
+    /// Let N connections of one client (its key, or with --anyone its address) wait for a request, each for five minutes (see --warm of proxy).
+    /// All clients together have a quarter of --max-connections. Further ones are closed after the greeting.
     #[arg(long, value_name = "N", default_value = "16")]
     max_warm: u16,
 }
@@ -42,17 +42,27 @@ enum Whose {
     Address(IpAddr),
 }
 
-/// All waiting connections.
+/// All connections without a request.
 #[derive(Debug)]
 pub(crate) struct WaitingClients {
-    /// Most of one client.
+    /// Most of one client that wait.
     most: AtomicUsize,
-    counts: Mutex<BTreeMap<Whose, usize>>,
+    /// Whether keys tell clients apart. Where every client is accepted, it may have as many keys as it likes.
+    by_key: bool,
+    counts: Mutex<Counts>,
     running: Running,
     stops: watch::Sender<bool>,
 }
 
-/// The client of a connection.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Connections without a request, also those that were not greeted yet.
+    unasked: usize,
+    /// Those that wait.
+    waiting: BTreeMap<Whose, usize>,
+}
+
+/// The client of a connection without a request, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitingClient {
     all: Arc<WaitingClients>,
@@ -67,28 +77,38 @@ struct Place {
 }
 
 impl WaitingClients {
-    /// At most this many of one client.
-    pub(crate) fn new(most: usize, running: Running) -> Arc<Self> {
+    /// At most this many of one client wait.
+    pub(crate) fn new(most: usize, by_key: bool, running: Running) -> Arc<Self> {
         let (most, counts) = (AtomicUsize::new(most), Mutex::default());
-        Arc::new(Self { most, counts, running, stops: watch::Sender::new(false) })
+        Arc::new(Self { most, by_key, counts, running, stops: watch::Sender::new(false) })
     }
 
-    /// The client of a connection.
+    /// The client of a connection that was accepted.
     pub(crate) fn client(self: &Arc<Self>, stream: &Stream) -> WaitingClient {
-        let whose = Whose::of(shown_by(stream.peer_identity()), stream.peer_addr().ip());
+        let key = shown_by(stream.peer_identity()).filter(|_| self.by_key);
+        self.arrives(Whose::of(key, stream.peer_addr().ip()))
+    }
+
+    fn arrives(self: &Arc<Self>, whose: Whose) -> WaitingClient {
+        self.count(|counts| counts.unasked += 1);
         WaitingClient { all: Arc::clone(self), whose }
     }
 
-    fn enter(self: &Arc<Self>, whose: Whose, possible: usize) -> Option<Place> {
+    fn count<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = counts.values().sum();
-        let of_client = counts.get(&whose).copied().unwrap_or_default();
-        if all >= possible || of_client >= self.most.load(Ordering::Relaxed) {
-            return None;
-        }
-        counts.insert(whose, of_client + 1);
-        self.running.has_ready(all + 1);
-        Some(Place { all: Arc::clone(self), whose })
+        let result = change(&mut counts);
+        self.running.has_ready(counts.unasked);
+        result
+    }
+
+    fn enter(self: &Arc<Self>, whose: Whose, possible: usize) -> Option<Place> {
+        let most = self.most.load(Ordering::Relaxed);
+        let is_in = self.count(|Counts { waiting, .. }| {
+            let of_client = waiting.get(&whose).copied().unwrap_or_default();
+            let has_room = of_client < most && waiting.values().sum::<usize>() < possible;
+            has_room.then(|| waiting.insert(whose, of_client + 1)).is_some()
+        });
+        is_in.then(|| Place { all: Arc::clone(self), whose })
     }
 
     /// Sets the most of one client. Those beyond it stay.
@@ -120,16 +140,22 @@ impl WaitingClient {
     }
 }
 
+impl Drop for WaitingClient {
+    fn drop(&mut self) {
+        self.all.count(|counts| counts.unasked -= 1);
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.all.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.whose) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.whose);
+        self.all.count(|Counts { waiting, .. }| {
+            if let Some(count) = waiting.get_mut(&self.whose) {
+                *count -= 1;
+                if *count == 0 {
+                    waiting.remove(&self.whose);
+                }
             }
-        }
-        self.all.running.has_ready(counts.values().sum());
+        });
     }
 }
 
@@ -159,11 +185,11 @@ mod tests {
     fn waiting(most: usize) -> Arc<WaitingClients> {
         let words = ["plait", "status"].map(Into::into).to_vec();
         let arguments = Arguments::read(words.clone()).expect("a command");
-        WaitingClients::new(most, Running::new("serve", "port 1", Reload::new(words, &arguments)))
+        WaitingClients::new(most, true, Running::new("serve", "port 1", Reload::new(words, &arguments)))
     }
 
     fn client(all: &Arc<WaitingClients>, whose: Whose) -> WaitingClient {
-        WaitingClient { all: Arc::clone(all), whose }
+        all.arrives(whose)
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Dialer for Stocked {
 async fn a_request_takes_a_stream_that_is_ready() {
     let far = Far::new(Kind::Echoes);
     let dialer = Stocked::with(far.dial(&anywhere()).await.expect("a stream"));
-    let mut opened = open(&dialer, anywhere(), b"early").await.expect("an answer");
+    let mut opened = open(&dialer, anywhere(), Early::Once(b"early")).await.expect("an answer");
     let behind = 5 - opened.first.len();
     opened.stream.read_exact(&mut vec![0; behind]).await.expect("an echo");
     assert!(dialer.ready.lock().expect("one thread").is_empty());
@@ -141,13 +141,20 @@ async fn a_ready_stream_that_ends_unread_fails_or_is_silent_is_replaced_by_a_new
     let (failed, gone) = duplex(1000);
     drop(gone);
     let (silent, _kept) = duplex(1000);
-    for (ready, early) in [(ended, &b"early"[..]), (failed, b""), (silent, b"")] {
+    let (again, gone) = duplex(1000);
+    drop(gone);
+    for (ready, early) in [
+        (ended, Early::Once(b"early")),
+        (failed, Early::Once(b"")),
+        (silent, Early::Once(b"")),
+        (again, Early::Repeatable(b"query")),
+    ] {
         let dialer = Stocked::with(ready);
         let begun = Instant::now();
         let mut opened = open(&dialer, anywhere(), early).await.expect("over a new stream");
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
         opened.stream.write_all(b"GET /").await.expect("room");
-        let behind = early.len() + 5 - opened.first.len();
+        let behind = early.bytes().len() + 5 - opened.first.len();
         opened.stream.read_exact(&mut vec![0; behind]).await.expect("an echo");
         assert!(dialer.is_distrusted.load(Ordering::Relaxed), "others may have the same reason");
     }
@@ -157,8 +164,34 @@ async fn a_ready_stream_that_ends_unread_fails_or_is_silent_is_replaced_by_a_new
 async fn bytes_of_the_program_that_may_have_been_delivered_are_not_sent_twice() {
     let (reset, gone) = duplex(1000);
     drop(gone);
-    let error = open(&Stocked::with(reset), anywhere(), b"early").await.map(drop).expect_err("once");
+    let dialer = Stocked::with(reset);
+    let error = open(&dialer, anywhere(), Early::Once(b"early")).await.map(drop).expect_err("once");
     assert!(matches!(error, RequestError::Lost(_)), "{error}");
+    assert!(dialer.is_distrusted.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forward_over_a_dead_stream_takes_a_new_one_and_its_bytes_arrive_once() {
+    for first in [&b""[..], b"GET /"] {
+        // A server that was started again is silent; one that stops ends the stream unread.
+        let (ready, mut far) = duplex(1000);
+        if !first.is_empty() {
+            far.shutdown().await.expect("ended in order");
+        }
+        let (mut near, mut program) = duplex(1000);
+        near.write_all(first).await.expect("room");
+        tokio::spawn(async move {
+            let joined = forward(&Stocked::with(ready), &mut program, anywhere()).await;
+            drop(far);
+            joined
+        });
+        sleep(Duration::from_millis(20)).await;
+        near.write_all(b" the rest").await.expect("room");
+        near.shutdown().await.expect("half-closed");
+        let mut got = Vec::new();
+        near.read_to_end(&mut got).await.expect("an echo");
+        assert_eq!(got, [first, b" the rest"].concat());
+    }
 }
 
 #[tokio::test]

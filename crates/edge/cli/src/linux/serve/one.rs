@@ -35,15 +35,19 @@ pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
     let (waiting, instance) = (shared.waiting.client(&stream), Some(shared.instance));
     let wait = || waiting.wait(shared.door.most());
     let request = asked(&mut stream, &shared.service(), instance, wait).await;
+    drop(waiting);
     let Ok(client) = shared.door.find(stream.peer_identity()) else { return refuse(&mut access, &stream) };
-    access.begins_now();
+    if let Ok(Asked::For(..) | Asked::Speaks(_)) = request {
+        access.begins_now();
+    }
     let named = client.as_ref().map(|client| client.comment.as_str()).filter(|name| !name.is_empty());
     if let Some(name) = named {
         access.comes_from(name);
     }
     if let Ok(Asked::Nothing) = request {
         access.hears(&Destination::Nowhere.to_string());
-        return access.is_complete((0, 0));
+        access.is_complete((0, 0));
+        return stream.status().iter().for_each(|status| shared.running.adds(status));
     }
     let listed = shared.running.list(stream.monitor(), Some(from));
     if let Some(name) = named {
