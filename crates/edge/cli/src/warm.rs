@@ -118,7 +118,7 @@ impl Warm {
     pub(crate) fn take(&self) -> Option<Kept> {
         let mut state = self.state();
         state.demand.note(Instant::now());
-        let usable = state.kept.iter_mut().rposition(|kept| kept.works());
+        let usable = state.kept.iter_mut().rposition(Kept::works);
         let taken = usable.and_then(|index| state.kept.remove(index));
         drop(state);
         self.changed.notify_one();

@@ -33,7 +33,7 @@ impl Far {
         let path = |name, class| PathConfig::new(name, class, conditions.clone());
         let paths = vec![path("a", PathClass::Trusted), path("b", PathClass::Untrusted)];
         let lab = Lab::up(LabConfig { paths, ..LabConfig::default() }).expect("root can make one");
-        let at = SocketAddr::new(lab.service().v4.into(), PAGE);
+        let at = SocketAddr::new(lab.service().v4, PAGE);
         let listener =
             lab.server().namespace().enter(|| TcpListener::bind(at)).expect("entered").expect("a port");
         thread::spawn(move || {

@@ -190,7 +190,7 @@ async fn request<D: Dialer>(
         let Some(limit) = limit else { return pending().await };
         sleep(limit).await;
         if shared.with(D::Stream::acknowledged) != before {
-            pending().await
+            pending::<()>().await;
         }
     };
     let asked = tokio::select! {

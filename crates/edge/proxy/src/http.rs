@@ -124,7 +124,7 @@ fn meaning(request: &httparse::Request<'_, '_>, required: Option<&Credentials>) 
     for field in request.headers.iter() {
         let is = |other: &&str| field.name.eq_ignore_ascii_case(other);
         // The length is written below, whatever `Connection` names.
-        let is_ours = ["host", "content-length"].iter().chain(&OF_THE_CONNECTION).any(|other| is(&other));
+        let is_ours = ["host", "content-length"].iter().chain(&OF_THE_CONNECTION).any(is);
         if !is_ours && !named(field.name) {
             head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
         }
