@@ -263,7 +263,7 @@ mod tests {
         let wait = || {
             Some(async move {
                 let _place = place;
-                pending().await
+                pending::<()>().await;
             })
         };
         ask(&mut client, Destination::Nowhere).await.expect("room");
