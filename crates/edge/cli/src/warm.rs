@@ -89,8 +89,9 @@ struct Demand(VecDeque<Instant>);
 /// The pause after failures to open one.
 #[derive(Debug, Default)]
 struct Pause {
+    since: Option<Instant>,
+    /// Its length.
     last: Duration,
-    until: Option<Instant>,
 }
 
 /// How many should be there, and how many are.
@@ -167,8 +168,9 @@ impl Warm {
             let (has_ended, works) = (kept.has_ended(), kept.works());
             if has_ended && age < TURNED_AWAY {
                 state.pause.grow(now);
-            } else if works && age >= TURNED_AWAY {
-                // The server lets them wait.
+            } else if works && age >= TURNED_AWAY && state.pause.since.is_some_and(|since| kept.since > since)
+            {
+                // The server lets more of them wait.
                 state.pause = Pause::default();
             }
             // One that does not work now may do so after an outage; another one takes its place meanwhile.
@@ -179,7 +181,7 @@ impl Warm {
                 state.kept.push_front(kept);
             }
         }
-        let together = match state.pause.until {
+        let together = match state.pause.until() {
             None => TOGETHER,
             Some(until) if now < until => 0,
             // After a failure one shows whether the server takes more.
@@ -235,11 +237,14 @@ impl Demand {
 impl Pause {
     /// Failures during a pause are those of its beginning.
     fn grow(&mut self, now: Instant) {
-        if self.until.is_some_and(|until| now < until) {
+        if self.until().is_some_and(|until| now < until) {
             return;
         }
-        self.last = (self.last * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.until = Some(now + self.last);
+        *self = Self { since: Some(now), last: (self.last * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.since.map(|since| since + self.last)
     }
 }
 
@@ -313,10 +318,10 @@ mod tests {
         let (mut pause, mut now) = (Pause::default(), Instant::now());
         let pauses = [(); 8].map(|()| {
             pause.grow(now);
-            let until = pause.until.expect("a pause");
+            let until = pause.until().expect("a pause");
             // The others of the same batch.
             pause.grow(now);
-            assert_eq!(pause.until, Some(until));
+            assert_eq!(pause.until(), Some(until));
             now = until;
             pause.last.as_secs()
         });

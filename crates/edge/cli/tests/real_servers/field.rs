@@ -155,7 +155,7 @@ impl Runner {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(["test", "--quiet", "--no-run", "--message-format=json"]).current_dir(project());
         // In one call, so that what the packages link is built once.
-        command.args(folders.iter().map(|folder| format!("--package=plait-{folder}"))).args(targets);
+        command.args(folders.iter().map(|folder| format!("--package={}", package(folder)))).args(targets);
         let output = command.output().expect("cargo");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut built = BTreeMap::new();
@@ -232,6 +232,14 @@ fn run(program: &Path, file: &str, words: &[&str]) -> (bool, String) {
     let output = command.output().expect("started");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     (output.status.success(), said + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// The package in a folder.
+fn package(folder: &str) -> String {
+    match folder {
+        "plait" => folder.to_owned(),
+        folder => format!("plait-{folder}"),
+    }
 }
 
 /// The option that selects the target of a file.
