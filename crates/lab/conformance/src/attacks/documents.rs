@@ -63,7 +63,9 @@ fn test_is_missing(words: &[String]) -> Option<&'static str> {
     if text.is_empty() {
         return Some("no such tests");
     }
+    let is_module = |name: &str| text.contains(&format!("\nmod {name};\n"));
     match named_by.filter(|name| !name.starts_with('-')) {
+        Some(name) if is_module(name) => None,
         Some(name) if !text.contains(&format!("fn {name}(")) => Some("no such test"),
         Some(name) => {
             let before = text.split(&format!("fn {name}(")).next().unwrap_or_default();
