@@ -34,7 +34,7 @@ use crate::system::arguments::Command;
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::time_limit::TimeLimit;
-use crate::warm::{self, Kept, Warm, WarmLimit};
+use crate::warm::{Kept, Warm, WarmLimit, supply};
 use crate::{exit, output, protection, server_addresses, server_watch, session, stripped, way_out};
 
 /// The server of `run`, `proxy` and `forward`.
@@ -188,7 +188,7 @@ impl Towards {
             tokio::spawn(reload.keep(paths, towards, apply)),
             tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
             tokio::spawn(server_addresses::follow(line.clone())),
-            tokio::spawn(warm::keep(line.clone())),
+            tokio::spawn(supply::keep(line.clone())),
         ]
     }
 

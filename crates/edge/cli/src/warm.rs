@@ -4,25 +4,21 @@
 //! one of them and costs no handshake. Recent requests decide how many there are; without requests there are none after some minutes. The
 //! connection that asked the server at the start is the first of them. A warm connection follows changes of the paths as any other does.
 
+pub(crate) mod supply;
+
 use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use clap::Args;
 use plait::{Stream, Subflow};
-use plait_proxy::client;
 use plait_proxy::convert::Instance;
 use plait_proxy::relay::Abort;
-use plait_proxy::request::RequestError;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-
-use crate::line::Line;
+use tokio::time::Instant;
 
 /// The requests of this time decide how many connections are kept.
 const RECENT: Duration = Duration::from_secs(60);
@@ -34,8 +30,6 @@ const FEWEST: usize = 2;
 const LONGEST: Duration = Duration::from_secs(240);
 /// Most that are opened at a time: requests that wait for a connection of their own come first.
 const TOGETHER: usize = 3;
-/// Interval between looks at the connections.
-const TICK: Duration = Duration::from_secs(1);
 /// Pauses after failures: the first, which doubles each time, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -246,49 +240,6 @@ impl Pause {
     fn until(&self) -> Option<Instant> {
         self.since.map(|since| since + self.last)
     }
-}
-
-/// Keeps the warm connections of `line` until it is dropped.
-pub(crate) async fn keep(line: Arc<Line>) {
-    let warm = &line.warm;
-    let mut opening = JoinSet::new();
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let (_, volumes) = line.running.reload().paths_and_caps();
-        let (Stock { wanted, have, together }, gone) = warm.tidy(!volumes.is_empty());
-        gone.iter().filter_map(|kept| kept.stream.status()).for_each(|status| line.running.adds(&status));
-        drop(gone);
-        if wanted == 0 {
-            opening.abort_all();
-        }
-        while opening.len() < together && have + opening.len() < wanted {
-            opening.spawn(open(line.clone()));
-        }
-        line.running.has_ready(have);
-        tokio::select! {
-            () = warm.changed.notified() => {}
-            _ = ticks.tick(), if wanted > 0 || have > 0 => {}
-            Some(opened) = opening.join_next() => match opened {
-                Ok(Ok(kept)) => warm.add(kept),
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "no warm connection");
-                    warm.has_failed();
-                }
-                Err(error) if error.is_cancelled() => {}
-                // It has panicked; the log has it.
-                Err(_) => warm.has_failed(),
-            },
-        }
-    }
-}
-
-/// Opens a connection and has it accepted.
-async fn open(line: Arc<Line>) -> Result<Kept, RequestError> {
-    let mut stream = line.open().await?;
-    let late = |_| RequestError::Lost(io::ErrorKind::TimedOut.into());
-    let instance = timeout(line.limit, client::greet(&mut stream)).await.map_err(late)??;
-    Ok(Kept::new(stream, instance))
 }
 
 #[cfg(test)]

@@ -202,10 +202,11 @@ fn loss_and_an_attacker_on_one_path_take_no_request() {
     let path = far.lab.path("a").expect("a path");
     for attack in [AttackName::Rst, AttackName::Flip] {
         until("warm connections", || far.ready(&proxy) > 0);
-        path.attack(Attack::new(attack).every(1000)).expect("attacked");
+        path.attack(Attack::new(attack).every(100)).expect("attacked");
         for _ in 0..5 {
             far.first_byte(Some(at)).expect("an answer");
         }
+        assert!(path.injections().expect("it runs").count(attack) > 0, "{attack:?} was not tried");
         path.call_off().expect("called off");
     }
 }

@@ -1,6 +1,9 @@
 //! One connection of a client of `serve`.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use plait::{Peer, Stream};
 use plait_proxy::asked::{Asked, asked};
@@ -67,37 +70,47 @@ pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         Ok(asked) => serve(&mut stream, asked, &shared.service(), as_seen).await,
         Err(error) => Err(error),
     };
-    let (seconds, who) = (started.elapsed().as_secs_f64(), name_of(client.as_ref(), stream.peer_identity()));
-    // One line for each connection; of connections that unknown peers can repeat as often as they like, some.
     listed.ends(end_of(&outcome));
+    let name = name_of(client.as_ref(), stream.peer_identity());
+    log_end(&shared, &mut access, outcome, (from, &name, started.elapsed()));
+    if let Some(status) = stream.status() {
+        let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {
+            tracing::warn!(%error, "no status");
+        }
+    }
+}
+
+/// Writes a line for each connection that has ended; of those that unknown peers can repeat as often as they like, for some.
+fn log_end(
+    shared: &Shared,
+    access: &mut Access,
+    outcome: io::Result<Outcome>,
+    (from, client, took): (SocketAddr, &str, Duration),
+) {
+    let seconds = took.as_secs_f64();
     match outcome {
         Ok(Outcome::Complete { destination, received, sent }) => {
             access.is_complete((received, sent));
-            tracing::info!(%from, client = who, destination, received, sent, seconds, "served");
+            tracing::info!(%from, client, destination, received, sent, seconds, "served");
         }
         Ok(Outcome::Refused { destination, code }) => {
             access.ends(access::End::Refused, code);
             if let Some(more_like_it) = shared.strangers.note("a client was refused") {
-                tracing::info!(%from, client = who, destination, reason = %code, more_like_it, "a client was refused");
+                tracing::info!(%from, client, destination, reason = %code, more_like_it, "a client was refused");
             }
         }
         Ok(Outcome::Exhausted { destination, error }) => {
             access.ends(access::End::Refused, &error);
             if let Some(more_like_it) = shared.strangers.note("nothing left to connect with") {
-                tracing::warn!(%from, client = who, destination, %error, more_like_it, "a client was refused: nothing is left to connect with");
+                tracing::warn!(%from, client, destination, %error, more_like_it, "a client was refused: nothing is left to connect with");
             }
         }
         Err(error) => {
             access.ends(access::End::Broken, &error);
             if let Some(more_like_it) = shared.strangers.note("a client's connection has ended early") {
-                tracing::info!(%from, client = who, %error, seconds, more_like_it, "a client's connection has ended early");
+                tracing::info!(%from, client, %error, seconds, more_like_it, "a client's connection has ended early");
             }
-        }
-    }
-    if let Some(status) = stream.status() {
-        let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {
-            tracing::warn!(%error, "no status");
         }
     }
 }
