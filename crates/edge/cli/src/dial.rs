@@ -9,11 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Peer, Protection, Remote, Stream, Subflow};
+use plait::{Host, Stream, Subflow};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
-use plait_proxy::request::RequestError;
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,21 +20,20 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::certificate::Authorities;
+use crate::contact::Contact;
 use crate::half_closed::HalfClosed;
-use crate::line::{Line, is_proved};
+use crate::line::Line;
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
 use crate::running::{Listed, Running};
-use crate::server_addresses::ServerAddresses;
-use crate::server_identity::{ServerIdentity, Sighting, shown_by};
-use crate::sightings::{PROBE_TIMEOUT, look_around};
-use crate::status::{Reporter, log_carriers};
+use crate::servers::{Choice, Failure, Servers};
+use crate::status::Reporter;
 use crate::system::arguments::Command;
 use crate::system::control::{self, Control};
 use crate::system::firewall::Opening;
 use crate::time_limit::TimeLimit;
-use crate::warm::{Kept, Warm, WarmLimit, supply};
-use crate::{exit, output, protection, server_addresses, server_watch, session, stripped, way_out};
+use crate::warm::{Kept, WarmLimit};
+use crate::{protection, session};
 
 /// The server of `run`, `proxy` and `forward`.
 #[derive(Debug, Args)]
@@ -43,17 +41,20 @@ pub(crate) struct Towards {
     /// A server by its name in the configuration, or by its address as for --server.
     #[arg(value_name = "SERVER")]
     name: Option<String>,
-    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT. Or its name in the configuration.
+    /// The server, as `plait serve` prints it: plait://HOST:7443#FINGERPRINT. Or its name in the configuration. Repeatable: the other servers
+    /// are used while the first does not answer. Then the key of each must be known, and connections must be sealed.
     #[arg(
+        id = "server",
         short,
-        long,
+        long = "server",
         value_name = "SERVER",
-        env = "PLAIT_SERVER",
-        overrides_with = "server",
         required = false,
         required_unless_present = "name"
     )]
-    server: ServerUrl,
+    servers: Vec<ServerUrl>,
+    /// How to choose among several servers. The chosen one is kept until it does not answer any more.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    server_choice: Choice,
     /// Give up a connection to the server that is not open after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "20")]
     connect_timeout: Duration,
@@ -66,16 +67,17 @@ pub(crate) struct Towards {
     #[command(flatten)]
     warm: WarmLimit,
     #[command(flatten)]
-    authorities: Authorities,
+    pub(crate) authorities: Authorities,
     #[command(flatten)]
     pub(crate) options: Options,
 }
 
-/// Opens streams to one server.
+/// Opens streams to the server, or to one of several.
 pub(crate) struct Dial {
-    line: Arc<Line>,
+    servers: Arc<Servers>,
+    host: Host,
     reporter: Arc<Mutex<Reporter>>,
-    watching: [JoinHandle<()>; 4],
+    reloads: JoinHandle<()>,
     silence: SilenceLimit,
     _control: Control,
     _firewall: Option<Opening>,
@@ -91,124 +93,116 @@ pub(crate) struct Watched {
 }
 
 impl Towards {
-    /// Opens the stack and the connection to the server. The server is asked once first, so that an unreachable or wrong server is reported
+    /// Opens the stack and the connection to a server. The server is asked once first, so that an unreachable or wrong server is reported
     /// before a program starts.
-    pub(crate) async fn open(&self, running: Running) -> anyhow::Result<Dial> {
-        if !protection::is_sealed(&self.options) && self.server.pin.is_some() {
-            anyhow::bail!(
-                "the server's key in {} can only be checked where connections are sealed\n  fix: leave out \
-                 --protect, or the part behind '#'",
-                self.server
-            );
-        }
+    pub(crate) async fn open(self: &Arc<Self>, running: Running) -> anyhow::Result<Dial> {
+        self.require_keys()?;
         let limit = TimeLimit::new(Some(self.connect_timeout));
-        let addresses = limit.all(self.remote().resolve()).await??;
+        let found = self.resolve(limit).await?;
         let found_at = Instant::now();
-        let known_peers = protection::store(&self.options).known_peers();
-        let accepts_new = self.authorities.accepts_new();
-        let mut server_identity = ServerIdentity::new(self.server.clone(), known_peers, accepts_new)?;
         let reporter = Reporter::open(&self.options)?;
         // Contradicting options are reported before a network is set up.
-        self.protection(self.server.pin, HostPaths::Several)?;
-        let host = session::host_for(&self.options, addresses.first().map(SocketAddr::ip))?;
+        for server in &self.servers {
+            self.contact(server).protection(server.pin, HostPaths::Several)?;
+        }
+        let towards = found.iter().flatten().next().map(SocketAddr::ip);
+        let host = session::host_for(&self.options, towards)?;
         let host = self.authorities.with_anchors(host)?.start()?;
         let firewall = session::clear_the_way(&self.options, &host)?;
-        let place = format!("the server {}", self.server.authority());
-        way_out::require(&host, &place, &addresses).await?;
-        let paths = HostPaths::of(&host);
-        let mut protection = self.protection(self.server.pin, paths)?;
-        let limit = limit.without(found_at.elapsed());
-        let addresses = match protection::is_sealed(&self.options) && !self.authorities.are_given() {
-            true => server_identity.look_up(&host, &self.remote(), addresses, limit).await?,
-            false => addresses,
-        };
-        if let Some(keys) = server_identity.published() {
-            protection = protection::published(&self.options, keys)?;
+        let servers = Servers::new(self, (host.clone(), running.clone()), found);
+        if let Err(failures) = servers.begin(limit.without(found_at.elapsed())).await {
+            drop((servers, host));
+            return Err(self.explain(failures).await);
         }
-        let remote = self.remote().at(addresses.iter().copied());
-        let rest = limit.rest();
-        let opened = limit.patiently(&place, host.connect_with(remote, protection.clone(), &rest)).await;
-        let (server, first) = match opened {
-            Ok(mut first) => {
-                log_carriers(first.status().as_ref());
-                let open_at = Instant::now();
-                if protection::is_sealed(&self.options) {
-                    protection = self.settle(&first, &server_identity, protection, paths)?;
-                }
-                // The user may have been asked.
-                let instance = self.greet(&mut first, limit.without(open_at.elapsed())).await?;
-                (first.peer_identity().clone(), Kept::new(first, instance))
-            }
-            Err(error) => {
-                drop(host);
-                return Err(self.explain(error, &server_identity, &addresses).await);
-            }
-        };
-        let name = self.server.authority();
-        running.is_now(format!("{} through {name}", running.what()));
         running.is_up();
         let control = control::open(&self.options, &host, &running)?;
-        let line = Arc::new(Line {
-            name,
-            running,
-            host,
-            addresses: ServerAddresses::new(self.remote(), addresses, is_bound(&self.options, &server)),
-            warm: Warm::new(self.warm.most(), first),
-            protection,
-            server,
-            limit: self.connect_timeout,
-            moved: AtomicU64::new(0),
-            written: Mutex::default(),
-        });
-        let watching = self.watch(&line);
+        let servers = Arc::new(servers);
+        let changed = servers.clone();
+        let apply = async move |option: &str, new: &Command| match (option, new.towards()) {
+            ("warm", Some(new)) => {
+                changed.keeps_warm(new.warm.most());
+                true
+            }
+            _ => false,
+        };
+        let paths = (host.path_control(), running.kind());
         Ok(Dial {
-            line,
+            servers,
             reporter: Arc::new(Mutex::new(reporter)),
-            watching,
+            reloads: tokio::spawn(running.reload().clone().keep(paths, towards, apply)),
+            host,
             silence: self.silence_limit(),
             _control: control,
             _firewall: firewall,
         })
     }
 
-    /// Starts the tasks that follow the options, the server and its addresses, and keep connections ready.
-    fn watch(&self, line: &Arc<Line>) -> [JoinHandle<()>; 4] {
-        let reload = line.running.reload().clone();
-        let towards = line.addresses.current().first().map(SocketAddr::ip);
-        let paths = (line.host.path_control(), line.running.kind());
-        let changed = line.clone();
-        let apply = async move |option: &str, new: &Command| match (option, new.towards()) {
-            ("warm", Some(new)) => {
-                changed.warm.set_most(new.warm.most());
-                true
+    /// A key of one server must be checkable; of several, each must be known, and no question interrupts the search.
+    fn require_keys(&self) -> anyhow::Result<()> {
+        let is_sealed = protection::is_sealed(&self.options);
+        if let Some(server) = self.servers.iter().find(|server| !is_sealed && server.pin.is_some()) {
+            anyhow::bail!(
+                "the server's key in {server} can only be checked where connections are sealed\n  fix: leave out \
+                 --protect, or the part behind '#'"
+            );
+        }
+        if self.servers.len() <= 1 {
+            return Ok(());
+        }
+        if !protection::requires_sealing(&self.options) {
+            anyhow::bail!(
+                "several servers need sealed connections\n  fix: leave out --protect and --policy, or name one server"
+            );
+        }
+        let known_peers = protection::store(&self.options).known_peers();
+        for server in self.servers.iter().filter(|_| !self.authorities.are_given()) {
+            let authority = server.authority();
+            if server.pin.is_none() && known_peers.keys_of(&authority)?.is_empty() {
+                anyhow::bail!(
+                    "the key of the server {authority} is not known, as the key of each of several servers must be\n  \
+                     fix: the URL that plait serve prints there, or plait key trust with it"
+                );
             }
-            _ => false,
-        };
-        [
-            tokio::spawn(reload.keep(paths, towards, apply)),
-            tokio::spawn(server_watch::watch(line.clone(), self.dead_after)),
-            tokio::spawn(server_addresses::follow(line.clone())),
-            tokio::spawn(supply::keep(line.clone())),
-        ]
+        }
+        Ok(())
     }
 
-    /// Waits for the greeting of the server. A server that does not accept our key reports it only after it has seen the key, and data may
-    /// already be sent by then.
-    async fn greet(&self, first: &mut Stream, limit: TimeLimit) -> anyhow::Result<Option<Instance>> {
-        let late = || RequestError::Lost(io::ErrorKind::TimedOut.into());
-        let greeted = limit.whole(client::greet(first)).await;
-        greeted.unwrap_or_else(|| Err(late())).map_err(|error| {
-            let name = self.server.authority();
-            let kind = match &error {
-                RequestError::Lost(error) => ErrorKind::of(error),
-                RequestError::Refused(_) | RequestError::Nonsense(_) => ErrorKind::Other,
-            };
-            let context = match exit::remedy_of_refusal(kind) {
-                Some(remedy) => format!("the server {name} does not take us\n  fix: {remedy}"),
-                None => format!("the server {name} has not answered the first request"),
-            };
-            anyhow::Error::new(error).context(context)
-        })
+    /// The addresses of the servers: of the only one, or up to the first one of several that has some.
+    async fn resolve(&self, limit: TimeLimit) -> anyhow::Result<Vec<Vec<SocketAddr>>> {
+        let (mut found, mut failed) = (Vec::new(), None);
+        for server in &self.servers {
+            match self.contact(server).resolve(limit).await {
+                Ok(addresses) => {
+                    found.push(addresses);
+                    return Ok(found);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            found.push(Vec::new());
+        }
+        // The command line requires a server.
+        Err(failed.unwrap_or_else(|| anyhow::anyhow!("no server is named")))
+    }
+
+    /// Returns the failure of the server that time does not mend, or of the first one, and the reasons of the others.
+    async fn explain(&self, mut failures: Vec<Failure>) -> anyhow::Error {
+        failures.sort_by_key(|failure| (failure.unreached.is_away(), failure.index));
+        let mut failures = failures.into_iter();
+        let Some(Failure { index, unreached }) = failures.next() else {
+            return anyhow::anyhow!("no server is named");
+        };
+        let others: Vec<_> = failures
+            .map(|other| format!("{}: {}", self.servers[other.index].authority(), other.unreached.reason()))
+            .collect();
+        let error = self.contact(&self.servers[index]).explain(unreached).await;
+        if others.is_empty() {
+            return error;
+        }
+        error.context(format!("no server can be reached ({})", others.join("; ")))
+    }
+
+    fn contact<'a>(&'a self, server: &'a ServerUrl) -> Contact<'a> {
+        Contact { towards: self, server }
     }
 
     /// The limit for connections of which one direction has ended.
@@ -216,104 +210,39 @@ impl Towards {
         self.half_closed.limit()
     }
 
-    fn remote(&self) -> Remote {
-        Remote::from((self.server.host.as_str(), self.server.port))
+    /// At least one.
+    pub(crate) fn servers(&self) -> &[ServerUrl] {
+        &self.servers
     }
 
-    /// Returns the protection of connections to the server. The server must have this key if one is given, otherwise the known one.
-    fn protection(&self, key: Option<Fingerprint>, paths: HostPaths) -> anyhow::Result<Protection> {
-        let server = ServerUrl { pin: key, ..self.server.clone() };
-        Ok(protection::opener(&self.options, &self.authorities, &server, paths)?.0)
+    pub(crate) fn choice(&self) -> Choice {
+        self.server_choice
     }
 
-    /// Decides about the server of the first connection, and returns the key that binds all other connections to it.
-    fn settle(
-        &self,
-        first: &Stream,
-        server_identity: &ServerIdentity,
-        protection: Protection,
-        paths: HostPaths,
-    ) -> anyhow::Result<Protection> {
-        let is_known = self.authorities.are_given() || !server_identity.expected().is_empty();
-        let is_required = protection::requires_sealing(&self.options);
-        let sealed = protection::sealed_with(first.status().as_ref(), is_required)?;
-        match shown_by(first.peer_identity()) {
-            _ if is_known && sealed.is_some() => Ok(protection),
-            Some(shown) => {
-                server_identity.meet(shown, server_identity.paths_to(first))?;
-                self.protection(Some(shown), paths)
-            }
-            // Only with --policy prefer or --handshake tcpcrypt.
-            None => {
-                output::say(
-                    "warning: the identity of the server is unproved, and the connection may not be sealed",
-                );
-                Ok(protection)
-            }
-        }
+    /// Time limit of the opening of one connection.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
     }
 
-    /// Returns the path of a wrong server, if the server is another than expected.
-    async fn explain(
-        &self,
-        error: plait::Error,
-        server_identity: &ServerIdentity,
-        addresses: &[SocketAddr],
-    ) -> anyhow::Error {
-        let is_unproved = matches!(error.kind(), ErrorKind::NotProtected | ErrorKind::PathsMissing);
-        let first_contact_remedy = server_identity.first_contact_remedy().filter(|_| is_unproved);
-        let is_wrong = error.kind() == ErrorKind::NotAuthenticated || first_contact_remedy.is_some();
-        if is_wrong && !self.authorities.are_given() {
-            let seen = self.look_around(addresses).await;
-            if let Some(wrong) = server_identity.changed(&seen).or_else(|| server_identity.disagree(&seen)) {
-                return wrong.into();
-            }
-        }
-        let mut context = format!("cannot reach the server {}", self.server.authority());
-        let at = (self.remote().at(addresses.iter().copied()), addresses);
-        let stripped = stripped::explain(&error, &self.options, &self.authorities, &self.server, at).await;
-        if let Some(stripped) = stripped {
-            context += &format!(": {stripped}");
-        } else if error.kind() == ErrorKind::Refused {
-            context +=
-                ": nothing listens there\n  fix: start plait serve there, or use the URL that it prints";
-        } else if error.kind() == ErrorKind::TimedOut {
-            let port = self.server.port;
-            context +=
-                &format!("\n  fix: see that it is up, and that no firewall keeps TCP port {port} from it");
-        } else if let Some(remedy) = exit::remedy_of_refusal(error.kind()) {
-            context += &format!("\n  fix: {remedy}");
-        } else if let Some(remedy) = first_contact_remedy {
-            context += &format!("\n  fix: {remedy}");
-        } else if let Some(remedy) = self.authorities.remedy(&error) {
-            context += &format!("\n  fix: {remedy}");
-        } else if let Some(remedy) = server_identity.remedy().filter(|_| is_wrong) {
-            context += &format!("\n  fix: {remedy}");
-        }
-        anyhow::Error::new(error).context(context)
+    pub(crate) fn dead_after(&self) -> Option<Duration> {
+        self.dead_after
     }
 
-    async fn look_around(&self, addresses: &[SocketAddr]) -> Vec<Sighting> {
-        let limit = self.connect_timeout.min(PROBE_TIMEOUT);
-        let remote = self.remote().at(addresses.iter().copied());
-        look_around(&self.options, &self.authorities, &self.server, (remote, addresses), limit).await
+    /// Most warm connections to a server.
+    pub(crate) fn warm(&self) -> usize {
+        self.warm.most()
     }
-}
-
-/// Whether each connection fails unless its peer proves the identity of this server, which has answered the first one.
-fn is_bound(options: &Options, server: &Peer) -> bool {
-    is_proved(server) && protection::requires_sealing(options)
 }
 
 impl Dial {
     /// Bytes that went through all streams, both directions together.
     pub(crate) fn moved(&self) -> u64 {
-        self.line.moved.load(Ordering::Relaxed)
+        self.servers.lines().map(|line| line.moved.load(Ordering::Relaxed)).sum()
     }
 
     /// Lists a stream for a request.
-    fn watched(&self, stream: Stream, to: &Destination) -> Watched {
-        let line = self.line.clone();
+    fn watched(&self, line: &Arc<Line>, stream: Stream, to: &Destination) -> Watched {
+        let line = line.clone();
         let listed = line.running.list(stream.monitor(), Some(stream.peer_addr()));
         listed.goes_to(&to.to_string());
         // What was said before the request does not count.
@@ -326,8 +255,7 @@ impl Dial {
 
     /// The devices of its paths, each once.
     pub(crate) fn devices(&self) -> Vec<String> {
-        let mut devices: Vec<_> =
-            self.line.host.paths().iter().map(|path| path.device().to_owned()).collect();
+        let mut devices: Vec<_> = self.host.paths().iter().map(|path| path.device().to_owned()).collect();
         devices.sort();
         devices.dedup();
         devices
@@ -335,20 +263,20 @@ impl Dial {
 
     /// Ends the connections that are ready: there are no more requests.
     pub(crate) fn close(&self) {
-        self.line.warm.close();
+        self.servers.lines().for_each(|line| line.warm.close());
     }
 
     /// Waits until all subflows are closed.
     pub(crate) async fn drained(&self) {
         self.close();
-        self.line.host.drained().await;
+        self.host.drained().await;
     }
 }
 
 impl Drop for Dial {
     fn drop(&mut self) {
-        // The tasks hold the host, which ends with its last holder.
-        self.watching.iter().for_each(JoinHandle::abort);
+        // The task holds the servers, which end with their last holder.
+        self.reloads.abort();
     }
 }
 
@@ -356,9 +284,10 @@ impl Dialer for Dial {
     type Stream = Watched;
 
     fn ready(&self, to: &Destination) -> Option<Watched> {
-        let Kept { stream, instance, .. } = self.line.warm.take()?;
-        let watched = self.watched(stream, to);
-        self.line.running.is_at(watched.listed.number(), instance);
+        let line = self.servers.current();
+        let Kept { stream, instance, .. } = line.warm.take()?;
+        let watched = self.watched(line, stream, to);
+        line.running.is_at(watched.listed.number(), instance);
         Some(watched)
     }
 
@@ -369,11 +298,12 @@ impl Dialer for Dial {
     }
 
     fn distrust(&self) {
-        self.line.warm.distrust();
+        self.servers.current().warm.distrust();
     }
 
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
-        Ok(self.watched(self.line.open().await?, to))
+        let (line, stream) = self.servers.open().await?;
+        Ok(self.watched(&line, stream, to))
     }
 
     fn silence_limit(&self) -> SilenceLimit {
@@ -389,7 +319,7 @@ impl Dialer for Dial {
     }
 
     fn answered(&self, number: u64, instance: Option<Instance>) {
-        self.line.running.answered(number, instance);
+        self.servers.current().running.answered(number, instance);
     }
 }
 

@@ -50,13 +50,14 @@ impl TowardsLater {
     /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end.
     pub(crate) async fn open(self, running: Running) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
         let late = Arc::new(LateDial { dial: OnceLock::new(), silence: self.towards.silence_limit() });
+        let towards = Arc::new(self.towards);
         if !self.wait && !service::is_supervised() {
-            late.is_open(self.towards.open(running).await?);
+            late.is_open(towards.open(running).await?);
             return Ok((late, Box::pin(pending())));
         }
         let found = Arc::clone(&late);
         let reaching = async move {
-            match reach(&self.towards, running).await {
+            match reach(&towards, running).await {
                 Ok(dial) => found.is_open(dial),
                 Err(error) => return error,
             }
@@ -70,7 +71,7 @@ impl TowardsLater {
 ///
 /// # Errors
 /// The first that time does not mend.
-async fn reach(towards: &Towards, running: Running) -> anyhow::Result<Dial> {
+async fn reach(towards: &Arc<Towards>, running: Running) -> anyhow::Result<Dial> {
     let what = running.what();
     let mut pause = SHORTEST_PAUSE;
     let mut told = String::new();
@@ -113,23 +114,26 @@ async fn network_changes_within(limit: Duration) -> bool {
 }
 
 /// Whether the server may answer later, without a change of anything that was given.
-fn is_away(error: &anyhow::Error) -> bool {
+pub(crate) fn is_away(error: &anyhow::Error) -> bool {
     let kind = error.chain().find_map(|cause| {
         let by_plait = cause.downcast_ref::<plait::Error>().map(plait::Error::kind);
         by_plait.or_else(|| cause.downcast_ref::<io::Error>().map(ErrorKind::of))
     });
-    kind.is_some_and(|kind| {
-        matches!(
-            kind,
-            ErrorKind::UnknownName
-                | ErrorKind::Unreachable
-                | ErrorKind::Refused
-                | ErrorKind::TimedOut
-                | ErrorKind::Busy
-                | ErrorKind::Reset
-                | ErrorKind::PathsMissing
-        )
-    })
+    kind.is_some_and(may_return)
+}
+
+/// The same for one kind of error.
+pub(crate) fn may_return(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnknownName
+            | ErrorKind::Unreachable
+            | ErrorKind::Refused
+            | ErrorKind::TimedOut
+            | ErrorKind::Busy
+            | ErrorKind::Reset
+            | ErrorKind::PathsMissing
+    )
 }
 
 impl LateDial {

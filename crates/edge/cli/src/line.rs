@@ -71,6 +71,11 @@ impl Line {
         }
     }
 
+    /// Whether a connection is one to this server.
+    pub(crate) fn carries(&self, number: u64) -> bool {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
+    }
+
     /// Whether data of ours is in flight on a connection.
     pub(crate) fn unacknowledged(&self, progress: Progress) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,6 +16,7 @@ mod certificate;
 mod check;
 mod configuration;
 mod connect;
+mod contact;
 mod dial;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -43,6 +44,7 @@ mod scrambling;
 mod server_addresses;
 mod server_identity;
 mod server_watch;
+mod servers;
 mod session;
 mod shortage;
 mod shown;

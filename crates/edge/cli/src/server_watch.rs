@@ -115,7 +115,9 @@ pub(crate) async fn watch(line: Arc<Line>, dead_after: Option<Duration>) {
 
 impl Watch {
     fn look_at(&mut self, line: &Line) {
-        self.look(Instant::now(), &line.running.progress(), |progress| line.unacknowledged(progress));
+        let mut progress = line.running.progress();
+        progress.retain(|progress| line.carries(progress.number));
+        self.look(Instant::now(), &progress, |progress| line.unacknowledged(progress));
     }
 
     /// This process did not run until now: the silence of that time is not the server's.

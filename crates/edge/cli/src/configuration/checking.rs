@@ -59,11 +59,17 @@ fn unknown_tables(document: &Document, commands: &[&Command]) -> Vec<Problem> {
 fn problem_of_server(server: &Section) -> Option<Problem> {
     match server.entries.iter().find(|entry| entry.key == URL) {
         None => Some(Problem::new(&server.at, format!("a server without `{URL}`"))),
-        Some(Entry { value: Value::One(url), value_at, .. }) => {
-            let error = url.parse::<plait_proxy::url::ServerUrl>().err()?;
+        Some(Entry { value, value_at, .. }) => {
+            let urls = match value {
+                Value::One(url) => std::slice::from_ref(url),
+                Value::Many(urls) if !urls.is_empty() => urls,
+                Value::Many(_) | Value::Flag(_) => {
+                    return Some(Problem::new(value_at, "neither a text nor a list of texts"));
+                }
+            };
+            let error = urls.iter().find_map(|url| url.parse::<plait_proxy::url::ServerUrl>().err())?;
             Some(Problem::new(value_at, format!("no server: {error}")))
         }
-        Some(Entry { value_at, .. }) => Some(Problem::new(value_at, "not a text")),
     }
 }
 

@@ -56,6 +56,13 @@ impl<'a> Given<'a> {
         matches.get_raw(id)?.next().map(OsStr::to_owned)
     }
 
+    /// All words that were typed for an option.
+    fn all_typed(&self, id: &str) -> Vec<OsString> {
+        let matches = self.matches().filter(|matches| was_typed(matches, id));
+        let words = matches.and_then(|matches| matches.get_raw(id));
+        words.into_iter().flatten().map(OsStr::to_owned).collect()
+    }
+
     /// The configuration that was named.
     pub(super) fn config(&self) -> Option<OsString> {
         self.typed(CONFIG)
@@ -75,14 +82,15 @@ impl<'a> Given<'a> {
         };
         let (mut own, mut common) = (of(section), of(document.map(|document| &document.common)));
         let mut environment = environment;
-        let server = self.server(&[&environment, &own, &common], document);
+        let servers = self.servers(&[&environment, &own, &common]);
+        let server = self.section(&servers, document);
         let mut of_server = Vec::new();
-        if let Some((name, section)) = &server {
+        if let (Some(_), Some(document)) = (server, document) {
             [&mut environment, &mut own, &mut common]
                 .into_iter()
                 .for_each(|layer| layer.retain(|setting| setting.id != SERVER));
-            of_server = of(Some(section));
-            self.point_at(&mut typed, name, section);
+            of_server = of(server);
+            self.point_at(&mut typed, &servers, &document.servers);
         } else if let Some(name) = self.typed(NAME) {
             insert(&mut typed, vec![option_of(SERVER, &name)]);
         }
@@ -104,7 +112,7 @@ impl<'a> Given<'a> {
                 origins.insert(setting.id, setting.origin);
             }
         }
-        if let (Some((_, section)), Some(document)) = (server, document) {
+        if let (Some(section), Some(document)) = (server, document) {
             origins.insert(SERVER.to_owned(), Origin::File(document.line(&section.at)));
         }
         // The options of `doctor` are about a server, which only its option names.
@@ -135,50 +143,63 @@ impl<'a> Given<'a> {
         section.entries.iter().filter_map(setting).collect()
     }
 
-    /// The server of the configuration that is chosen, with its name: by the command line, or by the first layer that names one.
-    fn server<'d>(
-        &self,
-        layers: &[&Vec<Setting>],
-        document: Option<&'d Document>,
-    ) -> Option<(String, &'d Section)> {
-        let document = document.filter(|_| takes_server(self.command))?;
-        let typed = self.typed(NAME).or_else(|| self.typed(SERVER));
-        let named = typed.or_else(|| {
-            let setting =
-                layers.iter().find_map(|layer| layer.iter().find(|setting| setting.id == SERVER))?;
-            let word = setting.words.first()?.to_str()?.split_once('=')?.1;
-            Some(word.into())
-        })?;
-        let name = named.to_str()?;
-        document.servers.get(name).map(|section| (name.to_owned(), section))
+    /// The servers that are named: on the command line, or in the first layer that names one.
+    fn servers(&self, layers: &[&Vec<Setting>]) -> Vec<OsString> {
+        let typed: Vec<_> = self.typed(NAME).into_iter().chain(self.all_typed(SERVER)).collect();
+        if !typed.is_empty() {
+            return typed;
+        }
+        let setting = layers.iter().find_map(|layer| layer.iter().find(|setting| setting.id == SERVER));
+        let words = setting.into_iter().flat_map(|setting| &setting.words);
+        words.filter_map(|word| Some(word.to_str()?.split_once('=')?.1.into())).collect()
     }
 
-    /// Puts the address of a server in place of its name.
-    fn point_at(&self, typed: &mut Vec<OsString>, name: &str, section: &Section) {
-        let url = section.entries.iter().find(|entry| entry.key == URL).map(|entry| &entry.value);
-        let Some(Value::One(url)) = url else { return };
-        let is_argument =
-            self.command.get_arguments().any(|option| option.get_id() == SERVER && option.is_positional());
-        if !is_argument {
+    /// The section of the first server that is one of the configuration: its options count.
+    fn section<'d>(&self, servers: &[OsString], document: Option<&'d Document>) -> Option<&'d Section> {
+        let document = document.filter(|_| takes_server(self.command))?;
+        servers.iter().find_map(|name| document.servers.get(name.to_str()?))
+    }
+
+    /// Puts the addresses of servers in place of their names.
+    fn point_at(&self, typed: &mut Vec<OsString>, servers: &[OsString], known: &BTreeMap<String, Section>) {
+        let Some(option) = self.command.get_arguments().find(|option| option.get_id() == SERVER) else {
+            return;
+        };
+        let urls: Vec<_> = servers.iter().flat_map(|server| urls_of(server, known)).collect();
+        match (option.get_action(), option.is_positional(), &urls[..]) {
+            (ArgAction::Append, false, _) => {
+                while let Some((at, is_alone)) =
+                    servers.iter().find_map(|server| self.place_of(typed, server))
+                {
+                    // The value may be a word of its own, after the name of the option.
+                    typed.drain(if is_alone { at - 1 } else { at }..=at);
+                }
+                insert(typed, urls.iter().map(|url| option_of(SERVER, url)).collect());
+            }
             // The last one counts.
-            insert(typed, vec![option_of(SERVER, OsStr::new(url))]);
-        } else if let Some(word) = self.argument(typed, name) {
-            *word = url.into();
+            (_, false, [first, ..]) => insert(typed, vec![option_of(SERVER, first)]),
+            (_, true, [first, ..]) => {
+                if let Some((at, _)) = servers.first().and_then(|server| self.place_of(typed, server)) {
+                    typed[at].clone_from(first);
+                }
+            }
+            (_, _, []) => {}
         }
     }
 
-    /// The word that is the server. Other words may be the same: with another one in its place, the server must be another one.
-    fn argument<'w>(&self, typed: &'w mut [OsString], name: &str) -> Option<&'w mut OsString> {
-        let other = OsString::from(format!("{name}.invalid"));
-        let at = (2..typed.len()).find(|at| {
+    /// The place of the word that has the server as a value, and whether it has nothing else. Other words may be the same: with another value
+    /// in its place, the servers must be others.
+    fn place_of(&self, typed: &[OsString], server: &OsStr) -> Option<(usize, bool)> {
+        let server = server.to_str()?;
+        let other = format!("{server}.invalid");
+        (2..typed.len()).find_map(|at| {
+            let front = typed[at].to_str()?.strip_suffix(server)?;
             let mut words = typed.to_vec();
-            if words[*at] != name {
-                return false;
-            }
-            words[*at].clone_from(&other);
-            Given::on(self.definition, &words).and_then(|given| given.typed(SERVER)) == Some(other.clone())
-        })?;
-        typed.get_mut(at)
+            words[at] = format!("{front}{other}").into();
+            let is_value = Given::on(self.definition, &words)
+                .is_some_and(|given| given.all_typed(SERVER).iter().any(|value| *value == *other));
+            is_value.then_some((at, front.is_empty()))
+        })
     }
 
     /// Whether two options cannot be used together.
@@ -204,6 +225,17 @@ impl<'a> Given<'a> {
 
 fn was_typed(matches: &ArgMatches, id: &str) -> bool {
     matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// The addresses of a server of the configuration, otherwise the server itself.
+fn urls_of(server: &OsStr, known: &BTreeMap<String, Section>) -> Vec<OsString> {
+    let section = server.to_str().and_then(|name| known.get(name));
+    let url = section.and_then(|section| section.entries.iter().find(|entry| entry.key == URL));
+    match url.map(|entry| &entry.value) {
+        Some(Value::One(url)) => vec![url.into()],
+        Some(Value::Many(urls)) => urls.iter().map(OsString::from).collect(),
+        Some(Value::Flag(_)) | None => vec![server.to_owned()],
+    }
 }
 
 fn option_of(long: &str, word: &OsStr) -> OsString {

@@ -23,7 +23,12 @@ pub(super) fn of(definition: &Command) -> Value {
         );
     }
     let mut server = keys(&takes_server);
-    server.insert(URL.to_owned(), json!({ "type": "string", "description": "As `plait serve` prints it." }));
+    let url = json!({
+        "type": ["string", "array"],
+        "items": { "type": "string" },
+        "description": "As `plait serve` prints it. A list: the others are used while the first does not answer."
+    });
+    server.insert(URL.to_owned(), url);
     let mut server = table(server, "A server, and the options for it.");
     server["required"] = json!([URL]);
     all.insert(

@@ -70,23 +70,53 @@ fn a_server_is_named_on_the_command_line_in_the_environment_or_in_the_file() {
     for typed in ["run work -- true", "run -s work -- true", "run --server=work -- true"] {
         let shown = shown(file, typed, &[]).expect(typed);
         assert!(
-            value(&shown, "server").starts_with("server = \"plait://gw.example:443\" # gw.toml:"),
+            value(&shown, "server").starts_with("server = [\"plait://gw.example:443\"] # gw.toml:"),
             "{shown:#?}"
         );
         assert_eq!(value(&shown, "require-paths"), "require-paths = 2 # gw.toml:3");
         assert_eq!(value(&shown, "connect-timeout"), "connect-timeout = 5 # gw.toml:4");
     }
     let home = shown(file, "run -- true", &[]).expect("the file names it");
-    assert!(value(&home, "server").starts_with("server = \"plait://192.0.2.9\" # gw.toml:"), "{home:#?}");
+    assert!(value(&home, "server").starts_with("server = [\"plait://192.0.2.9\"] # gw.toml:"), "{home:#?}");
     assert_eq!(value(&home, "connect-timeout"), "connect-timeout = 6 # gw.toml:9");
     let work = shown(file, "run -- true", &[("PLAIT_SERVER", "work")]).expect("the variable names it");
-    assert!(value(&work, "server").starts_with("server = \"plait://gw.example:443\""), "{work:#?}");
+    assert!(value(&work, "server").starts_with("server = [\"plait://gw.example:443\"]"), "{work:#?}");
     let other = shown(file, "run other.example -- true", &[]).expect("a host");
-    assert_eq!(value(&other, "server"), "server = \"other.example\" # command line");
+    assert_eq!(value(&other, "server"), "server = [\"other.example\"] # command line");
     let proxy = shown(file, "proxy work", &[]).expect("good");
     assert_eq!(value(&proxy, "require-paths"), "require-paths = 2 # gw.toml:3");
     let check = shown(file, "check work", &[]).expect("good");
     assert_eq!(value(&check, "connect-timeout"), "connect-timeout = 5 # gw.toml:4");
+}
+
+#[test]
+fn several_servers_are_a_list_or_named_one_by_one() {
+    let file = "[servers.work]\nurl = [\"plait://a\", \"plait://b\"]\nconnect-timeout = 5\n[servers.home]\nurl = \"plait://h\"\n\
+                [run]\nserver = [\"home\", \"plait://x\"]\n";
+    for (typed, expected) in [
+        ("run work -- true", "\"plait://a\", \"plait://b\""),
+        ("run --server=work -- work", "\"plait://a\", \"plait://b\""),
+        ("run -s work -s home -- true", "\"plait://a\", \"plait://b\", \"plait://h\""),
+        ("run -swork -s c.example -- true", "\"plait://a\", \"plait://b\", \"c.example\""),
+        ("run -s c.example -s work -- true", "\"c.example\", \"plait://a\", \"plait://b\""),
+        ("run -s c.example -s d.example -- true", "\"c.example\", \"d.example\""),
+        ("run -- true", "\"plait://h\", \"plait://x\""),
+    ] {
+        let shown = shown(file, typed, &[]).expect(typed);
+        assert!(
+            value(&shown, "server").starts_with(&format!("server = [{expected}] #")),
+            "{typed}: {shown:#?}"
+        );
+        if typed.contains("work -") {
+            assert_eq!(value(&shown, "connect-timeout"), "connect-timeout = 5 # gw.toml:3", "{typed}");
+        }
+    }
+    let by_variable = shown(file, "run -- true", &[("PLAIT_SERVER", "plait://y work")]).expect("good");
+    assert!(
+        value(&by_variable, "server").starts_with("server = [\"plait://y\", \"plait://a\", \"plait://b\"]")
+    );
+    let check = shown(file, "check work", &[]).expect("good");
+    assert_eq!(value(&check, "connect-timeout"), "connect-timeout = 5 # gw.toml:3");
 }
 
 #[test]

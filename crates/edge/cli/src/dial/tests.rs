@@ -3,6 +3,8 @@
 use clap::Parser;
 
 use super::*;
+use crate::contact::is_bound;
+use plait::{Fingerprint, Peer};
 
 #[derive(Debug, Parser)]
 struct Words {

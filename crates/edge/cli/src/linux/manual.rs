@@ -230,7 +230,10 @@ const ENVIRONMENT: &[Entry] = &[
         "PLAIT_OPTION",
         "Any option with a long name: PLAIT_KEEP_ALIVE=60 is --keep-alive 60, PLAIT_MESH=yes is --mesh, PLAIT_PATH='eth0 wlan0=backup' is a list.",
     ),
-    ("PLAIT_SERVER", "The server of run, proxy, forward and doctor, where --server is not given."),
+    (
+        "PLAIT_SERVER",
+        "The server of run, proxy, forward and doctor, or several for the first three, where --server is not given.",
+    ),
     ("PLAIT_KEYS", "The directory of keys, where --keys is not given."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state, not for root."),
     ("XDG_RUNTIME_DIR", "In place of /run/user/UID, not for root; without both a directory in /tmp."),

@@ -117,6 +117,7 @@ impl Run {
         // Listen from the start, so that a signal leaves no half-built network behind.
         let mut interrupted = tokio::spawn(crate::exit::interrupted());
         let Self { towards, direct, user, program } = self;
+        let towards = Arc::new(towards);
         let needs_root = towards.options.carrier == Carriers::Tcp;
         if let Some(missing) = prerequisite::first(if needs_root { &[Check::Privileges] } else { &[] }) {
             return Err(missing.into());
