@@ -192,7 +192,7 @@ impl Tcpcrypt {
         Ok(())
     }
 
-    /// B: chooses a suite by our own preference and answers.
+    /// B: chooses a suite and answers.
     fn answer(
         &mut self,
         private: PrivateKey,
@@ -200,8 +200,7 @@ impl Tcpcrypt {
         transcript: &BoundTranscript,
     ) -> Result<(Suite, MasterSecret), HandshakeError> {
         let Init { suites: offered, nonce, public } = message::parse_init1(&init1, self.curve)?;
-        let suite = self.suites.iter().copied().find(|ours| offered.contains(ours));
-        let suite = suite.ok_or(HandshakeError::NoCommonSuite)?;
+        let suite = Suite::chosen(&self.suites, &offered).ok_or(HandshakeError::NoCommonSuite)?;
         let init2 = message::emit_init2(suite, &self.nonce, &private.public_key()?);
         let master = self.derive(private, public, nonce, &[transcript.as_bytes(), &init1, &init2])?;
         let confirmed = confirmation(master.expose(), transcript)?;

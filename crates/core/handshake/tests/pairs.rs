@@ -152,6 +152,24 @@ fn the_suite_of_the_handshake_is_the_suite_of_the_blocks() {
             let outcome = run(open(tep, &only), accept(tep, &listener()), usize::MAX);
             assert_eq!(outcome.b.expect("B").suite, suite);
         }
+        // The end without instructions for AES decides; otherwise the opener.
+        let (aes, chacha) = (Suite::ALL.to_vec(), vec![Suite::ChaCha20Poly1305, Suite::Aes128Gcm]);
+        let other = vec![Suite::Aes256Gcm, Suite::Aes128Gcm];
+        for (theirs, ours, expected) in [
+            (&aes, &aes, Suite::Aes128Gcm),
+            (&aes, &chacha, Suite::ChaCha20Poly1305),
+            (&chacha, &aes, Suite::ChaCha20Poly1305),
+            (&other, &aes, Suite::Aes256Gcm),
+        ] {
+            let a = open(tep, &OpenerSettings { suites: theirs.clone(), ..opener() });
+            let b = accept(tep, &ListenerSettings { suites: ours.clone(), ..listener() });
+            let Outcome { a, b, .. } = run(a, b, usize::MAX);
+            assert_eq!(
+                (a.expect("A").suite, b.expect("B").suite),
+                (expected, expected),
+                "{tep:?}: {theirs:?}, {ours:?}"
+            );
+        }
         let (theirs, ours) = (vec![Suite::Aes256Gcm], vec![Suite::ChaCha20Poly1305]);
         let a = open(tep, &OpenerSettings { suites: theirs, ..opener() });
         let b = accept(tep, &ListenerSettings { suites: ours, ..listener() });

@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::caps::Cap;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use plait::{Carriers, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted};
+use plait::{
+    Carriers, CipherSuite, CongestionControl, HostBuilder, Path, Scheduler, Scrambling, WithoutTrusted,
+};
 
 use crate::metrics_place::MetricsPlace;
 
@@ -73,6 +75,10 @@ pub(crate) struct Options {
     /// Handshake that agrees on the keys of a sealed connection [default: tls; a listener accepts both].
     #[arg(long, value_enum)]
     pub(crate) handshake: Option<Handshake>,
+    /// Use this cipher for sealed connections only; repeatable, the best first [default: all: first AES if this processor has instructions
+    /// for it, otherwise ChaCha20. ChaCha20 is used if it is first at either host].
+    #[arg(long = "cipher", value_name = "CIPHER", value_enum)]
+    pub(crate) ciphers: Vec<Cipher>,
     /// Send and accept no data until N disjoint paths have contributed to the keys of a sealed connection; the path of the handshake
     /// counts, and devices with the same gateway are one path. An eavesdropper that misses one of these paths can never read the data. If a listener sets this, clients must set it too.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
@@ -196,6 +202,19 @@ pub(crate) enum Handshake {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cipher {
+    /// AES with a key of 128 bits (AES-128-GCM).
+    #[value(name = "aes-128-gcm")]
+    Aes128Gcm,
+    /// AES with a key of 256 bits (AES-256-GCM).
+    #[value(name = "aes-256-gcm")]
+    Aes256Gcm,
+    /// ChaCha20 with Poly1305.
+    #[value(name = "chacha20-poly1305")]
+    ChaCha20Poly1305,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
     /// Sealed, or no connection.
     Require,
@@ -206,6 +225,16 @@ pub(crate) enum Policy {
 }
 
 impl Options {
+    /// The ciphers that sealed connections may use, the best first.
+    pub(crate) fn ciphers(&self) -> Vec<CipherSuite> {
+        let named = self.ciphers.iter().map(|cipher| match cipher {
+            Cipher::Aes128Gcm => CipherSuite::Aes128Gcm,
+            Cipher::Aes256Gcm => CipherSuite::Aes256Gcm,
+            Cipher::ChaCha20Poly1305 => CipherSuite::ChaCha20Poly1305,
+        });
+        if self.ciphers.is_empty() { CipherSuite::by_speed().to_vec() } else { named.collect() }
+    }
+
     /// A host that uses its paths, and sends, as they say.
     pub(crate) fn host(&self) -> HostBuilder {
         let mut builder = plait::Host::builder()

@@ -142,6 +142,7 @@ fn sealed(options: &Options, mut sealing: Sealing) -> anyhow::Result<Protection>
     }
     // A client that must identify the server does not offer a handshake that cannot prove identities.
     let sealing = sealing.handshakes([options.handshake.map_or(Handshake::Tls13, Handshake::from)]);
+    let sealing = sealing.cipher_suites(options.ciphers());
     Ok(match (weaker(options), options.require_multipath) {
         (Policy::Off, _) => plain(options),
         (Policy::Require, _) => sealing.into(),
@@ -240,7 +241,7 @@ pub(crate) fn listener(
         Clients::Judged { clients, by_key: _ } => clients,
         Clients::Keys(keys) => plait::Clients::known(keys),
     };
-    let mut service = SealedService::new(&identity, clients);
+    let mut service = SealedService::new(&identity, clients).cipher_suites(options.ciphers());
     if let Some(certificate) = certificate {
         service = service.certificate(certificate);
     }

@@ -96,6 +96,7 @@ mod names;
 mod networks;
 mod path;
 mod path_totals;
+mod processor;
 mod protection;
 mod remote;
 mod scrambling;

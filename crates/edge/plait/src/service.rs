@@ -139,7 +139,7 @@ impl SealedService {
         Self { key_exchanges: KeyExchanges::PostQuantum, ..self }
     }
 
-    /// Accepts these cipher suites only, best first. Default: all.
+    /// Accepts these cipher suites only, best first. Default: [`CipherSuite::by_speed`]. The client's order counts, unless ChaCha20 is our best.
     pub fn cipher_suites(self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         Self { suites: Some(suites.into_iter().collect()), ..self }
     }
@@ -169,9 +169,7 @@ impl SealedService {
             clients: self.clients.policy(),
             ..ListenerSettings::new(self.identity.0.clone())
         };
-        if let Some(suites) = &self.suites {
-            settings.suites = suites_of(suites);
-        }
+        settings.suites = suites_of(self.suites.as_deref());
         if let Some(KeyLog(log)) = &self.key_log {
             settings.key_log = log.clone();
         }

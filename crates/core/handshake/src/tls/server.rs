@@ -17,6 +17,7 @@ use super::verify::{Accepted, RawKeyVerifier};
 use super::{ALPN, KnownKeys, WallClock, provider};
 use crate::error::HandshakeError;
 use crate::settings::{ClientPolicy, ListenerSettings};
+use plait_protect::sealed::Suite;
 
 /// The parts of a configuration, which is created when the ClientHello has arrived.
 ///
@@ -85,6 +86,7 @@ impl ServerConfigs {
         // One ticket: a returning client gets the next one.
         config.send_tls13_tickets = usize::from(store.is_some());
         config.session_storage = store.unwrap_or_else(|| Arc::new(NoServerSessionStorage {}));
+        config.ignore_client_order = Suite::acceptor_decides(&self.settings.suites);
         config.max_early_data_size = 0;
         config.key_log = Arc::clone(&self.key_log);
         Ok(Arc::new(config))

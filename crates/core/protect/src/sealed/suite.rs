@@ -52,6 +52,19 @@ impl Suite {
         Self::ALL.into_iter().find(|suite| suite.name() == name)
     }
 
+    /// Returns the suite that an acceptor takes: one of `offered`, best first for the opener, and of `ours`, best first. The opener decides, unless
+    /// our best is ChaCha20: then this processor is slow with AES, and we decide. So neither end computes AES without instructions for it
+    /// if the other one has ChaCha20.
+    pub fn chosen(ours: &[Self], offered: &[Self]) -> Option<Self> {
+        let (deciding, other) = if Self::acceptor_decides(ours) { (ours, offered) } else { (offered, ours) };
+        deciding.iter().copied().find(|suite| other.contains(suite))
+    }
+
+    /// Whether an acceptor with these suites, best first, decides.
+    pub fn acceptor_decides(ours: &[Self]) -> bool {
+        ours.first() == Some(&Self::ChaCha20Poly1305)
+    }
+
     /// How long one key of it may be used.
     pub const fn limits(self) -> KeyLimits {
         KeyLimits::of(self)
@@ -63,5 +76,21 @@ impl Suite {
             Self::Aes256Gcm => &aead::AES_256_GCM,
             Self::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Suite::{self, *};
+
+    #[test]
+    fn the_end_that_is_slow_with_aes_decides() {
+        let (by_aes, by_chacha) = ([Aes128Gcm, Aes256Gcm, ChaCha20Poly1305], [ChaCha20Poly1305, Aes128Gcm]);
+        assert_eq!(Suite::chosen(&by_aes, &by_aes), Some(Aes128Gcm));
+        assert_eq!(Suite::chosen(&by_chacha, &by_aes), Some(ChaCha20Poly1305));
+        assert_eq!(Suite::chosen(&by_aes, &by_chacha), Some(ChaCha20Poly1305));
+        assert_eq!(Suite::chosen(&by_chacha, &[Aes256Gcm, Aes128Gcm]), Some(Aes128Gcm));
+        assert_eq!(Suite::chosen(&by_aes, &[Aes256Gcm, Aes128Gcm]), Some(Aes256Gcm), "the opener decides");
+        assert_eq!(Suite::chosen(&[Aes256Gcm], &[ChaCha20Poly1305]), None);
     }
 }

@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::contact::is_bound;
-use plait::{Fingerprint, Peer};
+use plait::{CipherSuite, Fingerprint, Peer};
 
 #[derive(Debug, Parser)]
 struct Words {
@@ -30,4 +30,15 @@ fn other_connections_are_bound_to_a_proved_identity_and_to_nothing_less() {
     for server in [Peer::Unknown, Peer::Anonymous] {
         assert!(!bound("--handshake tcpcrypt", server));
     }
+}
+
+#[test]
+fn the_ciphers_are_those_of_the_command_or_all_by_their_speed_here() {
+    let ciphers = |words: &str| {
+        let words = Words::try_parse_from(format!("run -s gw {words}").split_whitespace());
+        words.expect("good words").towards.options.ciphers()
+    };
+    assert_eq!(ciphers(""), CipherSuite::by_speed());
+    let named = ciphers("--cipher chacha20-poly1305 --cipher aes-256-gcm");
+    assert_eq!(named, [CipherSuite::ChaCha20Poly1305, CipherSuite::Aes256Gcm]);
 }
