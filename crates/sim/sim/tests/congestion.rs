@@ -11,7 +11,7 @@ use plait_tcp::congestion::Algorithm;
 const MINUTES: Duration = Duration::from_secs(600);
 const MEGABYTES: u64 = 20_000_000;
 const MIB: u64 = 1 << 20;
-const SEEDS: core::ops::Range<u64> = 3..8;
+const SEEDS: core::ops::Range<u64> = 3..12;
 
 /// One path.
 #[derive(Clone, Copy)]
@@ -72,11 +72,12 @@ fn goodput_with(seed: u64, config: &Config, lines: &[Line], bytes: u64) -> f64 {
     bytes as f64 * 8e-6 / pair.world.now().saturating_since(begin).as_secs_f64()
 }
 
-/// The same loss twice, two LTE, LTE and Starlink.
-const LOSSY: [[Line; 2]; 3] = [
+/// The same loss twice, two LTE, LTE and Starlink, two Starlink.
+const LOSSY: [[Line; 2]; 4] = [
     [Line::new(50, 20).rough(2.0, 0), Line::new(50, 20).rough(2.0, 0)],
     [Line::new(30, 50).rough(0.5, 10), Line::new(20, 60).rough(0.5, 10)],
     [Line::new(30, 50).rough(0.5, 10), Line::new(100, 40).rough(0.5, 10)],
+    [Line::new(100, 40).rough(0.5, 10), Line::new(100, 40).rough(0.5, 10)],
 ];
 
 #[test]
@@ -86,9 +87,8 @@ fn two_paths_that_lose_by_chance_carry_most_of_what_both_have() {
         let alone = lines.map(|line| goodput(&sealed(), &[line], MEGABYTES));
         let (sum, better) = (alone[0] + alone[1], alone[0].max(alone[1]));
         let rate = (lines[0].rate + lines[1].rate) as f64;
-        println!("{both:.1} Mbit/s, alone {alone:.1?}, of {rate}");
-        // Other seeds move the median by 0.03.
-        assert!(both >= 0.72 * sum, "{both} in place of {sum}");
+        println!("{both:.1} Mbit/s, alone {alone:.1?}, of {rate}: {:.2} of the sum", both / sum);
+        assert!(both >= 0.75 * sum, "{both} in place of {sum}");
         assert!(both >= 0.97 * better, "{both} in place of {better}");
         assert!(both >= 0.5 * rate, "{both} of {rate}");
     }
