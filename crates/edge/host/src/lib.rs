@@ -72,6 +72,7 @@ mod over_tun;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 #[path = "without_tcp.rs"]
 mod over_tun;
+mod own_mark;
 mod path;
 mod path_obstacle;
 mod path_rule;
@@ -102,6 +103,9 @@ pub use failure::{FailedAttempt, Failure};
 pub use host::{Host, HostSettings};
 pub use listener::Listener;
 pub use os_random::OsRandom;
+#[cfg(target_os = "linux")]
+pub use own_mark::put_mark;
+pub use own_mark::{mark_sockets, own_mark};
 pub use path_obstacle::PathObstacle;
 pub use path_rule::PathRule;
 pub use plait_base::{NetworkId, PathId};
@@ -121,6 +125,8 @@ pub use pulse::Pulse;
 pub use ranges::Ranges;
 pub use shared_networks::{CommonPoint, Junction, SharedNetwork};
 pub use stack_address::device_address;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub use sys::remove_leftovers;
 pub use sys::{
     LOOPBACK, default_devices, device_with, is_clock_synchronized, path_obstacles, present, shared_networks,
 };

@@ -110,7 +110,7 @@ mod trust;
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{
     CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Pulse, Scheduler,
-    is_clock_synchronized,
+    is_clock_synchronized, mark_sockets, own_mark,
 };
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
@@ -128,6 +128,8 @@ pub use identity::{Identity, Origin};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use names::Names;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub use networks::remove_leftovers;
 pub use networks::{SharedAddress, SharedNetwork, path_obstacles, shared_networks};
 pub use path::{Path, PathControl, PathState, TrustLevel};
 pub use path_totals::PathTotals;

@@ -50,6 +50,16 @@ pub fn path_obstacles(devices: &[String], towards: Option<IpAddr>) -> Result<Vec
     Ok(::plait_host::path_obstacles(devices, towards)?)
 }
 
+/// Removes what hosts over TCP that were killed have left in this network namespace: rules, routes, and changed kernel settings. Those of running
+/// hosts stay. The next host does the same. Returns what was removed, a few words each.
+///
+/// # Errors
+/// The programs `ip` and `nft` cannot be run, or the kernel does not answer questions about its devices and routes.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub fn remove_leftovers() -> Result<Vec<String>, Error> {
+    Ok(::plait_host::remove_leftovers()?)
+}
+
 impl SharedNetwork {
     pub(crate) fn of(network: ::plait_host::SharedNetwork) -> Self {
         Self(network)
@@ -135,6 +145,15 @@ impl Devices {
         };
         let shared = shared.into_iter().filter(is_shared).collect();
         Self { names, shared }
+    }
+
+    /// The devices of the default routes, each a network of its own.
+    ///
+    /// # Errors
+    /// The kernel does not answer questions about its devices and routes.
+    pub(crate) fn with_default_routes() -> Result<Self, Error> {
+        let names = ::plait_host::default_devices(None)?.into_iter().collect();
+        Ok(Self { names, shared: Vec::new() })
     }
 
     /// The devices, sorted.

@@ -28,6 +28,8 @@ pub struct Remote {
     family: Family,
     /// Its addresses, best first; looked up if empty.
     addresses: Vec<SocketAddr>,
+    /// The nameservers to ask over the devices of the default routes. `None`: the resolver of the system is asked.
+    nameservers: Option<Vec<IpAddr>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +41,7 @@ enum Family {
 
 impl Remote {
     fn new(authority: String) -> Self {
-        Self { authority, family: Family::Any, addresses: Vec::new() }
+        Self { authority, family: Family::Any, addresses: Vec::new(), nameservers: None }
     }
 
     /// Uses IPv4 addresses only.
@@ -55,6 +57,12 @@ impl Remote {
     /// Uses these addresses, best first, and does not look up the name. The server must still prove the name.
     pub fn at(self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self { addresses: addresses.into_iter().collect(), ..self }
+    }
+
+    /// Looks the name up over the devices of the default routes, at these nameservers, or without any at those of each device. The resolver of
+    /// the system is not asked: rules of this process may hold its questions back ([`mark_sockets`](crate::mark_sockets)).
+    pub fn over_default_routes(self, nameservers: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self { nameservers: Some(nameservers.into_iter().collect()), ..self }
     }
 
     /// The name or address, without the port.
@@ -134,6 +142,9 @@ impl Remote {
     }
 
     async fn look_up(&self) -> Result<Vec<SocketAddr>, Error> {
+        if let (Some(nameservers), Some((host, port))) = (&self.nameservers, self.name_and_port()) {
+            return self.look_up_apart(host, port, nameservers).await;
+        }
         let found = tokio::net::lookup_host(&self.authority).await.map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
@@ -142,6 +153,22 @@ impl Remote {
             Error::with_source(kind, format!("cannot find the address of {}: {error}", self.host()), error)
         })?;
         Ok(found.collect())
+    }
+
+    async fn look_up_apart(
+        &self,
+        host: &str,
+        port: u16,
+        nameservers: &[IpAddr],
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let devices = Devices::with_default_routes()?;
+        let names = Names::ask(host, port, &devices, nameservers, |addresses| self.wanted(addresses)).await;
+        if names.addresses().is_empty() {
+            let why = names.doubt().unwrap_or_default();
+            let words = format!("cannot find the address of {host} over any device: {why}");
+            return Err(Error::new(ErrorKind::UnknownName, words));
+        }
+        Ok(names.addresses().to_vec())
     }
 }
 

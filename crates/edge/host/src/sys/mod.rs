@@ -21,6 +21,8 @@ use linux as system;
 
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 pub(crate) use self::without_translations::Translations;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub use system::remove_leftovers;
 pub(crate) use system::{
     Announcements, BINDS_TO_DEVICES, Signal, Snapshot, Source, Uplinks, fault_of, fault_of_other_name,
     since_boot,

@@ -89,6 +89,8 @@ pub(crate) async fn exchange(
 ) -> io::Result<Message<Vec<u8>>> {
     let socket = UdpSocket::bind(local(device, server)?).await?;
     #[cfg(target_os = "linux")]
+    ::plait_host::put_mark(&socket)?;
+    #[cfg(target_os = "linux")]
     socket.bind_device(Some(device.as_bytes()))?;
     // The kernel passes on only what comes from the server.
     socket.connect(server).await?;
@@ -128,6 +130,8 @@ async fn over_tcp(
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.bind(local(device, server)?)?;
+    #[cfg(target_os = "linux")]
+    ::plait_host::put_mark(&socket)?;
     #[cfg(target_os = "linux")]
     socket.bind_device(Some(device.as_bytes()))?;
     let asked = async {

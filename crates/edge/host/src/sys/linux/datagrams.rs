@@ -11,6 +11,7 @@ use nix::sys::socket::{
 };
 
 use super::icmp;
+use crate::own_mark::put_mark;
 
 /// Opens a socket at `own`, an address of `device`, that is connected to `remote`, from a port that the kernel chooses.
 pub(crate) fn connected(device: &str, own: IpAddr, remote: SocketAddr) -> io::Result<UdpSocket> {
@@ -33,8 +34,8 @@ pub(crate) fn listening(device: &str, own: IpAddr, port: u16) -> io::Result<UdpS
     Ok(io.into())
 }
 
-/// A socket of the family of `own` that is bound to the device.
-fn on_device(device: &str, own: IpAddr) -> Result<OwnedFd, Errno> {
+/// A socket of the family of `own` that is bound to the device, with the mark of this process.
+fn on_device(device: &str, own: IpAddr) -> io::Result<OwnedFd> {
     let family = if own.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let io = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     if own.is_ipv6() {
@@ -43,8 +44,9 @@ fn on_device(device: &str, own: IpAddr) -> Result<OwnedFd, Errno> {
     // Since Linux 5.7 every user may bind a socket to a device if it is not bound yet. Before, routes alone decide where packets leave.
     match setsockopt(&io, sockopt::BindToDevice, &OsString::from(device)) {
         Ok(()) | Err(Errno::EPERM) => {}
-        Err(errno) => return Err(errno),
+        Err(errno) => return Err(errno.into()),
     }
+    put_mark(&io)?;
     icmp::ask_for(&io, own.is_ipv4())?;
     Ok(io)
 }

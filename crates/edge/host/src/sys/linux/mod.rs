@@ -12,6 +12,8 @@ pub(crate) use self::announcements::Announcements;
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 #[cfg(feature = "udp")]
 pub(crate) use self::icmp::next as next_error;
+#[cfg(feature = "tcp")]
+pub use self::setup::remove_leftovers;
 #[cfg(feature = "udp")]
 pub(crate) use self::setup::strict_source_check;
 #[cfg(feature = "tcp")]

@@ -35,6 +35,8 @@ pub use self::source_check::path_obstacles;
 #[cfg(feature = "udp")]
 pub(crate) use self::source_check::strict_source_check;
 #[cfg(feature = "tcp")]
+pub use self::tcp::remove_leftovers;
+#[cfg(feature = "tcp")]
 pub(crate) use self::tcp::{Network, Translations, Tun};
 pub(crate) use self::uplinks::Uplinks;
 

@@ -9,6 +9,7 @@
 
 mod cookie;
 mod guard;
+mod leftovers;
 mod loosening;
 mod nat;
 mod path_tables;
@@ -46,6 +47,7 @@ use crate::ranges::Ranges;
 use crate::sys::linux::NAME_PREFIX;
 use crate::sys::{MAX_OFFLOADED, SourceCheck};
 
+pub use self::leftovers::remove_leftovers;
 pub(crate) use self::translations::Translations;
 pub(crate) use self::tun::Tun;
 
@@ -97,7 +99,7 @@ impl Network {
         let journal = Journal::open()?;
         let turn = Journal::turn();
         let snapshot = Snapshot::take()?;
-        sweep(&snapshot, number, &journal)?;
+        sweep(&snapshot, Some(number), &journal)?;
         let subnets = Subnets::choose(ranges, number, &snapshot.networks())?;
         // From here on an error drops the network, which removes it; the lock must not be released before that.
         let mut network = Self {
@@ -377,9 +379,10 @@ impl Drop for Network {
 }
 
 /// Removes what killed hosts have left in this namespace: everything of devices that no longer exist.
-fn sweep(snapshot: &Snapshot, ours: u8, journal: &Journal) -> Result<(), Error> {
+fn sweep(snapshot: &Snapshot, ours: Option<u8>, journal: &Journal) -> Result<(), Error> {
     // Our device is new: everything with its number is a leftover too.
-    let alive: Vec<u8> = snapshot.names().filter_map(number_of).filter(|number| *number != ours).collect();
+    let alive: Vec<u8> =
+        snapshot.names().filter_map(number_of).filter(|number| Some(*number) != ours).collect();
     let is_stale = |number| !alive.contains(&number);
     path_tables::remove_tables_of(is_stale)?;
     nat::remove_tables_of(is_stale)?;
