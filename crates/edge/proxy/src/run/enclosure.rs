@@ -164,7 +164,7 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
         tool("ip", &["-6", "route", "add", "local", "default", "dev", "lo"], "")?;
     }
     let mut sockets = Sockets {
-        gate: gate::Sockets::open(v6.is_some()).ok(),
+        gate: gate::Sockets::open(gate::GROUP, v6.is_some()).ok(),
         tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
         dns: UdpSocket::bind("127.0.0.1:53").context("opening a listener for DNS")?,
         dns_tcp: TcpListener::bind("127.0.0.1:53").context("opening a listener for DNS over TCP")?,

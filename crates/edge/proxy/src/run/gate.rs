@@ -21,10 +21,10 @@ use nix::sys::socket::{
 use plait_wire::checksum_of;
 use tokio::io::unix::AsyncFd;
 
-/// The NFLOG group of the copies; its number has no meaning elsewhere.
+/// The NFLOG group of the copies in a private network; its number has no meaning elsewhere.
 pub(super) const GROUP: u16 = 7;
 /// The mark of the SYNs that may pass.
-pub(super) const MARK: u32 = 0x706c_6169;
+pub const MARK: u32 = 0x706c_6169;
 
 /// `NFNL_SUBSYS_ULOG` with `NFULNL_MSG_PACKET` and `NFULNL_MSG_CONFIG` (linux/netfilter/nfnetlink_log.h).
 const PACKET: u16 = 4 << 8;
@@ -85,8 +85,8 @@ pub struct Syn {
 }
 
 impl Sockets {
-    /// Opens them in the network of the calling thread.
-    pub(super) fn open(has_ipv6: bool) -> anyhow::Result<Self> {
+    /// Opens them in the network of the calling thread, with this NFLOG group.
+    pub(super) fn open(group: u16, has_ipv6: bool) -> anyhow::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let copies = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
         bind(copies.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
@@ -95,7 +95,7 @@ impl Sockets {
             (MODE, &[&COPIED.to_be_bytes()[..], &[2, 0]].concat()),
             (THRESHOLD, &1_u32.to_be_bytes()),
         ] {
-            configure(&copies, kind, value).context("asking for copies of packets (NFLOG)")?;
+            configure(&copies, group, (kind, value)).context("asking for copies of packets (NFLOG)")?;
         }
         // More than the limit of others, if we may.
         let _ = setsockopt(&copies, sockopt::RcvBufForce, &BUFFER);
@@ -115,7 +115,7 @@ impl Sockets {
 }
 
 /// Sends one attribute of the configuration of our group, which the kernel acknowledges.
-fn configure(copies: &OwnedFd, kind: u16, value: &[u8]) -> anyhow::Result<()> {
+fn configure(copies: &OwnedFd, group: u16, (kind, value): (u16, &[u8])) -> anyhow::Result<()> {
     let len = ATTRIBUTE + value.len();
     let whole = HEADERS + len.next_multiple_of(4);
     let mut message = Vec::with_capacity(whole);
@@ -123,7 +123,7 @@ fn configure(copies: &OwnedFd, kind: u16, value: &[u8]) -> anyhow::Result<()> {
     // NLM_F_REQUEST and NLM_F_ACK; number and port are not used here.
     message.extend_from_slice(&[CONFIG.to_ne_bytes(), 5_u16.to_ne_bytes()].concat());
     message.extend_from_slice(&[0; 10]);
-    message.extend_from_slice(&GROUP.to_be_bytes());
+    message.extend_from_slice(&group.to_be_bytes());
     message.extend_from_slice(&[u16::try_from(len)?.to_ne_bytes(), kind.to_ne_bytes()].concat());
     message.extend_from_slice(value);
     message.resize(whole, 0);
@@ -137,6 +137,16 @@ fn configure(copies: &OwnedFd, kind: u16, value: &[u8]) -> anyhow::Result<()> {
 }
 
 impl Gate {
+    /// Opens the queue of the network of the calling thread for the packets that rules log to this NFLOG group. It needs CAP_NET_ADMIN and
+    /// CAP_NET_RAW.
+    ///
+    /// # Errors
+    /// The kernel has no NFLOG, or another program uses the group.
+    pub fn open(group: u16, has_ipv6: bool) -> anyhow::Result<Self> {
+        let Sockets { copies, raw4, raw6 } = Sockets::open(group, has_ipv6)?;
+        Ok(Self::new([copies, raw4], raw6)?)
+    }
+
     pub(super) fn new([copies, raw4]: [OwnedFd; 2], raw6: Option<OwnedFd>) -> io::Result<Self> {
         fcntl(copies.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         #[allow(

@@ -16,7 +16,7 @@ mod original;
 
 pub use enclosed::{Enclosed, Listeners, probe};
 pub use enclosure::enclose;
-pub use gate::{Gate, Knock, Syn};
+pub use gate::{Gate, Knock, MARK as GATE_MARK, Syn};
 pub use original::original_destination;
 
 /// The exit codes of `plait run` if plait itself failed, the program cannot be executed, or there is none of that name: as in env(1)
