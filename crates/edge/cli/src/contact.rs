@@ -128,7 +128,11 @@ impl<'a> Contact<'a> {
     }
 
     fn remote(self) -> Remote {
-        Remote::from((self.server.host.as_str(), self.server.port))
+        let remote = Remote::from((self.server.host.as_str(), self.server.port));
+        match plait::own_mark() {
+            Some(_) => remote.over_default_routes(self.towards.options.nameservers.iter().copied()),
+            None => remote,
+        }
     }
 
     /// Returns the protection of connections to the server. The server must have this key if one is given, otherwise the known one.

@@ -28,6 +28,7 @@ use crate::linux::monitor::MonitorArguments;
 use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
+use crate::linux::up::{Cleanup, Down, Up};
 use crate::linux::wireshark::Wireshark;
 use crate::options::Options;
 use crate::proxy::Proxy;
@@ -69,6 +70,12 @@ pub(crate) enum Command {
     Proxy(Proxy),
     /// Forward local ports to services behind a plait server, like ssh -L.
     Forward(Forward),
+    /// Send the connections and the DNS of all programs of this host through a plait server.
+    Up(Up),
+    /// End plait up, and wait until its rules are removed.
+    Down(Down),
+    /// Remove what a crash of plait has left in the network of this host, and print it.
+    Cleanup(Cleanup),
     /// List the running plaits of this user, and what they do.
     Status(StatusArguments),
     /// Report whether a running plait is healthy, in one line and by the exit status.
@@ -107,9 +114,12 @@ impl Command {
             | Self::Serve(_)
             | Self::Proxy(_)
             | Self::Forward(_)
+            | Self::Up(_)
             | Self::Check(_)
             | Self::Key(_) => true,
-            Self::Status(_)
+            Self::Down(_)
+            | Self::Cleanup(_)
+            | Self::Status(_)
             | Self::Health(_)
             | Self::Monitor(_)
             | Self::Path(_)
@@ -131,7 +141,10 @@ impl Command {
             Self::Serve(serve) => Some(serve.options()),
             Self::Proxy(proxy) => Some(&proxy.towards().options),
             Self::Forward(forward) => Some(&forward.towards().options),
-            Self::Status(_)
+            Self::Up(up) => Some(&up.towards().options),
+            Self::Down(_)
+            | Self::Cleanup(_)
+            | Self::Status(_)
             | Self::Health(_)
             | Self::Monitor(_)
             | Self::Check(_)
@@ -153,9 +166,12 @@ impl Command {
             Self::Run(run) => Some(run.towards()),
             Self::Proxy(proxy) => Some(proxy.towards()),
             Self::Forward(forward) => Some(forward.towards()),
+            Self::Up(up) => Some(up.towards()),
             Self::Connect(_)
             | Self::Listen(_)
             | Self::Serve(_)
+            | Self::Down(_)
+            | Self::Cleanup(_)
             | Self::Status(_)
             | Self::Health(_)
             | Self::Monitor(_)
@@ -189,6 +205,9 @@ impl Command {
             Self::Serve(arguments) => to_the_end(arguments.run(reload)),
             Self::Proxy(arguments) => to_the_end(arguments.run(reload)),
             Self::Forward(arguments) => to_the_end(arguments.run(reload)),
+            Self::Up(arguments) => to_the_end(arguments.run(reload)),
+            Self::Down(arguments) => arguments.run(),
+            Self::Cleanup(arguments) => arguments.run(),
             Self::Status(arguments) => arguments.run(),
             Self::Health(arguments) => return arguments.run(),
             Self::Monitor(arguments) => arguments.run(),
@@ -234,6 +253,10 @@ impl Arguments {
             | Command::Listen(_)
             // Its program is not a part of plait.
             | Command::Run(_)
+            // It starts `nft` as long as it runs, with rules that change.
+            | Command::Up(_)
+            | Command::Down(_)
+            | Command::Cleanup(_)
             | Command::Status(_)
             | Command::Health(_)
             | Command::Monitor(_)

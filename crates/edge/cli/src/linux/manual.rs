@@ -89,6 +89,24 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         )],
     ),
     (
+        "plait-up",
+        &[
+            (
+                "plait up -s gw.example --path eth0 --path wlan0 --lan direct",
+                "All programs of this host through that server; printers and file servers of the local network stay reachable.",
+            ),
+            (
+                "plait up -s gw.example --wait --direct-mark 51820 --direct-device wg0",
+                "Beside a VPN of wg-quick, which keeps its networks; nothing leaves in clear before the server answers.",
+            ),
+        ],
+    ),
+    ("plait-down", &[("plait down", "End plait up, whatever its server is.")]),
+    (
+        "plait-cleanup",
+        &[("plait cleanup", "After a crash: let programs use the network without plait again.")],
+    ),
+    (
         "plait-check",
         &[
             (
@@ -305,8 +323,8 @@ mod tests {
         }
         // Commands with options of their own have one.
         for command in [
-            "connect", "listen", "run", "serve", "proxy", "forward", "check", "status", "health", "monitor",
-            "path", "key", "config", "reload",
+            "connect", "listen", "run", "serve", "proxy", "forward", "up", "down", "cleanup", "check",
+            "status", "health", "monitor", "path", "key", "config", "reload",
         ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

@@ -48,7 +48,7 @@ fn faults_of(plait: &Value) -> Vec<Fault> {
     });
     let (mut narrow, mut rebound) = (BTreeMap::new(), BTreeMap::new());
     let is_client =
-        ["run", "proxy", "forward", "connect"].contains(&plait["kind"].as_str().unwrap_or_default());
+        ["run", "proxy", "forward", "up", "connect"].contains(&plait["kind"].as_str().unwrap_or_default());
     for subflows in subflows {
         for subflow in &subflows {
             let place = (subflow.path.clone(), subflow.carrier.clone());

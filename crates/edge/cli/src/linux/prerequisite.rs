@@ -7,7 +7,7 @@ pub(crate) use plait_console::prerequisite::MissingPrerequisite;
 use plait_console::prerequisite::{self, AS_ROOT, Found, is_ordinary_user, may_change_the_network};
 
 use crate::exit::Exit;
-use crate::linux::{asking, firewall, machine, plaits, run, sandbox, tracking};
+use crate::linux::{asking, firewall, machine, plaits, run, sandbox, tracking, up};
 use crate::options::Options;
 
 /// One prerequisite to try.
@@ -87,7 +87,9 @@ impl Check {
             Self::Privileges | Self::Tun | Self::Translation | Self::Forwarding | Self::Tracking => {
                 "all connections over TCP; --carrier udp does without"
             }
-            Self::Ip | Self::Nft => "all connections over TCP (--carrier udp does without), plait run",
+            Self::Ip | Self::Nft => {
+                "all connections over TCP (--carrier udp does without), plait run, plait up"
+            }
             Self::Conntrack => "all connections",
             Self::Clients => "plait serve and listen over UDP",
             Self::Clock => "certificates (--ca), keys in DNS",
@@ -188,7 +190,8 @@ const RUNNING: [&str; 2] = ["running", "the plaits of this user that run"];
 /// The faults of the plaits of this user that run.
 pub(crate) fn running() -> Outcome {
     let told = asking::own_plaits();
-    let faults = plaits::faults(&told);
+    let mut faults = plaits::faults(&told);
+    faults.extend(up::fault());
     if faults.is_empty() {
         return Ok(match told.len() {
             0 => "no plait of this user runs".to_owned(),

@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::{Command, ExitCode};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::linux::limits;
+use crate::linux::prefix::Prefix;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
 use crate::listening::accept;
@@ -77,13 +77,6 @@ pub(crate) struct Child {
     control: i32,
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
-}
-
-/// A network: an address and the length of its prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Prefix {
-    address: IpAddr,
-    bits: u8,
 }
 
 impl Child {
@@ -329,37 +322,6 @@ fn code(number: i32) -> ExitCode {
     u8::try_from(number).unwrap_or(u8::MAX).into()
 }
 
-impl Prefix {
-    pub(crate) fn contains(self, ip: IpAddr) -> bool {
-        let (ours, theirs, width) = match (self.address, ip) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                (u128::from(ours.to_bits()), u128::from(theirs.to_bits()), 32)
-            }
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits(), theirs.to_bits(), 128),
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
-        };
-        (ours ^ theirs).checked_shr(width - u32::from(self.bits)).unwrap_or(0) == 0
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| "not an address, as in 10.0.0.0/8")?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(width), str::parse).map_err(|_| "not a prefix length, as in 10.0.0.0/8")?;
-        if bits > width {
-            return Err("the prefix is longer than the address");
-        }
-        Ok(Self { address, bits })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,19 +330,5 @@ mod tests {
     fn errors_of_usage_are_told_from_exit_codes_of_the_program() {
         let is_meant = |words: &str| is_meant(words.split(' ').map(OsString::from));
         assert!(is_meant("plait run --bogus") && is_meant("plait -v run") && !is_meant("plait serve run"));
-    }
-
-    #[test]
-    fn prefixes_hold_their_addresses_and_no_others() {
-        let contains = |prefix: &str, ip: &str| {
-            prefix.parse::<Prefix>().expect("a prefix").contains(ip.parse().expect("an address"))
-        };
-        assert!(contains("10.0.0.0/8", "10.255.255.255") && !contains("10.0.0.0/8", "11.0.0.0"));
-        assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
-        assert!(contains("0.0.0.0/0", "8.8.8.8") && !contains("0.0.0.0/0", "::1"));
-        assert!(contains("::/0", "2001:db8::1") && contains("2001:db8::/32", "2001:db8:ffff::"));
-        for bad in ["10.0.0.0/33", "::/129", "host", "10.0.0.0/", ""] {
-            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that the program of `plait run` has begun and that wait for the answer of their destination.
+//! Connections that the program of `plait run`, or a program of a host with `plait up`, has begun and that wait for the answer of their destination.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plait_proxy::client::{self, Early, ForwardError, Opened};
+use plait_proxy::client::{self, Dialer, Early, ForwardError, Opened};
 use plait_proxy::convert::Destination;
 use plait_proxy::names::Names;
 use plait_proxy::run::{Gate, Knock, Syn};
@@ -14,8 +14,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, interval};
 
-use crate::dial::{Dial, Watched};
-use crate::linux::run::{Prefix, dial_directly};
+use crate::dial::Watched;
+use crate::linux::prefix::Prefix;
+use crate::linux::run::dial_directly;
 use crate::output::say;
 
 /// How long an opened stream waits for its program: some retransmissions of its SYN.
@@ -36,9 +37,9 @@ enum Begun {
 }
 
 /// All waiting connections. Without a gate there are none: they are accepted at once.
-pub(crate) struct Waiting {
+pub(crate) struct Waiting<D> {
     gate: Option<Gate>,
-    dial: Arc<Dial>,
+    dial: Arc<D>,
     direct: Arc<[Prefix]>,
     names: Arc<Names>,
     opening: JoinSet<(Syn, Result<Reached, ForwardError>)>,
@@ -48,10 +49,10 @@ pub(crate) struct Waiting {
     has_begun: bool,
 }
 
-impl Waiting {
+impl<D: Dialer<Stream = Watched>> Waiting<D> {
     pub(crate) fn new(
         gate: Option<Gate>,
-        dial: Arc<Dial>,
+        dial: Arc<D>,
         (direct, names): (Arc<[Prefix]>, Arc<Names>),
     ) -> Self {
         let (opening, begun) = (JoinSet::new(), BTreeMap::new());
@@ -151,10 +152,10 @@ impl Waiting {
     }
 }
 
-async fn open(
+async fn open<D: Dialer<Stream = Watched>>(
     syn: Syn,
     destination: Destination,
-    dial: Arc<Dial>,
+    dial: Arc<D>,
     direct: Arc<[Prefix]>,
 ) -> (Syn, Result<Reached, ForwardError>) {
     let outcome = if direct.iter().any(|prefix| prefix.contains(syn.to.ip())) {

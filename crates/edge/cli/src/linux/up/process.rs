@@ -1,0 +1,71 @@
+//! The process of `plait up` in this network namespace, according to the rules in the kernel.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::rules::{PROCESS, TABLE};
+use super::table::list;
+
+/// What the rules say.
+#[derive(Debug)]
+pub(super) enum State {
+    /// There are none.
+    Down,
+    /// The process that has put them runs.
+    Up(u32),
+    /// It has ended without removing them.
+    Crashed,
+}
+
+impl State {
+    pub(super) fn now() -> Self {
+        let Some(table) = list(TABLE) else { return Self::Down };
+        match process_in(&table).filter(|pid| is_up(*pid)) {
+            Some(pid) => Self::Up(pid),
+            None => Self::Crashed,
+        }
+    }
+}
+
+/// The number in the name of a chain.
+fn process_in(table: &str) -> Option<u32> {
+    table.lines().find_map(|line| {
+        let name = line.trim().strip_prefix("chain ")?.strip_prefix(PROCESS)?;
+        name.split_whitespace().next()?.parse().ok()
+    })
+}
+
+/// Whether the process is a `plait up` in this network namespace: numbers of processes come back.
+pub(super) fn is_up(pid: u32) -> bool {
+    let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    words(pid).iter().any(|word| word == "up")
+        && network(&pid.to_string()) == network("self")
+        && is_plait(pid)
+}
+
+/// The words of its command line.
+pub(super) fn words(pid: u32) -> Vec<OsString> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
+}
+
+/// A program that was replaced meanwhile is `plait (deleted)`.
+fn is_plait(pid: u32) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| PathBuf::new());
+    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("plait"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_is_in_the_name_of_a_chain() {
+        let table = "table inet plait-up {\n\tchain process-4711 {\n\t}\n\n\tchain refuse {\n\t}\n}\n";
+        assert_eq!(process_in(table), Some(4711));
+        assert_eq!(process_in("table inet plait-up {\n}\n"), None);
+        assert!(!is_up(std::process::id()), "a test");
+    }
+}

@@ -1,0 +1,76 @@
+//! The end of `plait up`: in order, by a crash, and without a server.
+
+use nix::sys::signal::Signal;
+
+use super::house::House;
+use super::support::{NAME, SERVER, TIMEOUT, until};
+
+fn text(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn after_a_crash_nothing_leaves_until_it_is_undone_by_each_of_three_ways() {
+    let house = House::new("up_crash");
+    let before = house.traces();
+    for (carrier, way) in [("tcp", "cleanup"), ("udp", "cleanup"), ("tcp", "down"), ("tcp", "up")] {
+        let mut up = house.up(&["--carrier", carrier]);
+        assert!(house.gets_page(SERVER, "20"), "{}", up.last_words());
+        let leaks = house.leaks();
+        up.signal(Signal::SIGKILL);
+        up.wait(TIMEOUT).expect("an end");
+        for host in [SERVER, NAME] {
+            assert!(!house.gets_page(host, "1"), "{host}");
+        }
+        house.datagram().expect_err("no UDP");
+        assert_eq!(house.leaks(), leaks, "{carrier}");
+        let doctor = house.plait(&["doctor"]);
+        assert!(text(&doctor).contains("plait up has crashed"), "{}", text(&doctor));
+        if way == "up" {
+            let mut up = house.up(&["--carrier", carrier]);
+            assert!(house.gets_page(NAME, "20"), "{}", up.last_words());
+            assert_eq!(house.leaks(), leaks);
+            let down = house.plait(&["down"]);
+            assert!(down.status.success(), "{}", text(&down));
+            assert!(up.wait(TIMEOUT).expect("an end").success());
+        } else {
+            let done = house.plait(&[way]);
+            assert!(done.status.success(), "{}", text(&done));
+            assert!(text(&done).contains("removed: table inet plait-up\n"), "{}", text(&done));
+            let is_tcp = text(&done).contains("removed: table inet plait-0\n");
+            assert_eq!(is_tcp, carrier == "tcp", "{}", text(&done));
+        }
+        assert_eq!(house.traces(), before, "{carrier}, {way}");
+        assert!(house.gets_page(SERVER, "5"), "in clear again");
+    }
+    assert_eq!(text(&house.plait(&["cleanup"])), "nothing was left\n");
+    let down = house.plait(&["down"]);
+    assert!(text(&down).contains("does not run"), "{}", text(&down));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn without_a_server_nothing_leaves_and_a_wrong_key_undoes_everything() {
+    let mut house = House::with_server("up_waits", &["--anyone", "--listen", "7443"]);
+    let before = house.traces();
+    house.world.kill_serving();
+    let leaks = house.leaks();
+    let mut up = house.start(&["--wait", "--carrier", "udp", "--connect-timeout", "3"]);
+    up.wait_for_line("waiting for the server", TIMEOUT).expect("it waits");
+    assert!(!house.gets_page(SERVER, "2") && !house.gets_page(NAME, "2"));
+    assert_eq!(house.leaks(), leaks);
+    let second = house.plait(&["up", "-s", &house.world.url]);
+    assert!(text(&second).contains("already"), "{}", text(&second));
+    let cleanup = house.plait(&["cleanup"]);
+    assert!(!cleanup.status.success() && text(&cleanup).contains("its rules stay"), "{}", text(&cleanup));
+    let other = house.plait(&["down", "other.example"]);
+    assert!(!other.status.success() && text(&other).contains("another server"), "{}", text(&other));
+    // A server with another key.
+    std::fs::remove_dir_all(house.world.file("server")).expect("removed");
+    house.world.serve(&["--anyone", "--carrier", "auto", "--listen", "7443"]);
+    assert_eq!(up.wait(TIMEOUT).expect("an end").code(), Some(5), "{}", up.last_words());
+    assert_eq!(house.leaks(), leaks);
+    assert_eq!(house.traces(), before);
+    until("clear", || house.gets_page(SERVER, "5"));
+}
