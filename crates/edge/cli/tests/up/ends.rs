@@ -56,7 +56,24 @@ fn without_a_server_nothing_leaves_and_a_wrong_key_undoes_everything() {
     let before = house.traces();
     house.world.kill_serving();
     let leaks = house.leaks();
-    let mut up = house.start(&["--wait", "--carrier", "udp", "--connect-timeout", "3"]);
+    house.world.service(8082, |mut stream| {
+        let _ = std::io::Read::read(&mut stream, &mut [0; 1000]);
+        let _ = std::io::Write::write_all(
+            &mut stream,
+            b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\r\n\r\n",
+        );
+    });
+    let probe = format!("http://{SERVER}:8082/generate_204");
+    let options = ["--wait", "--carrier", "udp", "--connect-timeout", "3"];
+    let mut up = house.start(&[&options[..], &["--portal-probe", &probe]].concat());
+    up.wait_for_line("asks for a login", TIMEOUT).expect("a portal");
+    assert!(up.errors().contains("by a redirect to http://portal.example/"), "{}", up.errors());
+    assert!(house.leaks() > leaks, "the probe is in clear");
+    house.plait(&["down"]);
+    assert!(up.wait(TIMEOUT).expect("an end").success());
+    assert_eq!(house.traces(), before);
+    let leaks = house.leaks();
+    let mut up = house.start(&options);
     up.wait_for_line("waiting for the server", TIMEOUT).expect("it waits");
     assert!(!house.gets_page(SERVER, "2") && !house.gets_page(NAME, "2"));
     assert_eq!(house.leaks(), leaks);

@@ -7,6 +7,7 @@
 mod doors;
 mod down;
 mod exempt;
+mod portal;
 mod process;
 mod rules;
 mod table;
@@ -33,6 +34,7 @@ use tokio::time::timeout;
 use self::doors::Doors;
 pub(crate) use self::down::{Cleanup, Down};
 use self::exempt::ExemptOptions;
+use self::portal::Page;
 use self::process::State;
 use self::rules::{Networks, OWN_MARK, Rules};
 use self::table::Table;
@@ -59,6 +61,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct Up {
     #[command(flatten)]
     exempt: ExemptOptions,
+    /// While the server cannot be reached, ask for this page over each path, in clear, and report a network that answers by a redirect: it has
+    /// a captive portal. As in http://probe.example/generate_204 [default: off].
+    #[arg(long, value_name = "URL")]
+    portal_probe: Option<Page>,
     #[command(flatten)]
     server: TowardsLater,
 }
@@ -95,6 +101,12 @@ impl Up {
         let table = Table::put(Rules { ports, exempt, networks, visitors: visitors::now(), has_gate })?;
         let running = Running::new("up", "the whole host", reload);
         let mut service = Service::new(&running);
+        let mut portals = JoinSet::new();
+        if let Some(page) = self.portal_probe {
+            let options = &self.server.towards.options;
+            let ways = (options.paths.clone(), options.nameservers.clone());
+            portals.spawn(portal::watch(page, running.clone(), ways));
+        }
         let (dial, mut reaching) = tokio::select! {
             opened = self.server.open(running) => opened?,
             _ = &mut stopped => return Ok(()),
@@ -132,7 +144,7 @@ async fn carry_all(doors: Doors, dial: &Arc<LateDial>, flows: &mut JoinSet<()>) 
     let (tcp6, dns6) = v6.unzip();
     let names = Arc::<Names>::default();
     let mut queries = pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), names.clone()));
-    let mut waiting = Waiting::new(gate, dial.clone(), ([].into(), names.clone()));
+    let mut waiting = Waiting::new(gate, dial.clone(), ([].into(), names.clone())).quietly();
     let mut shortage = Shortage::default();
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;
