@@ -75,8 +75,20 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 6] =
-    ["max_half_open", "max_handshakes", "max_per_network", "max_backlog", "max_memory", "max_connections"];
+const RARE: [&str; 12] = [
+    "max_half_open",
+    "max_handshakes",
+    "max_per_network",
+    "max_backlog",
+    "max_memory",
+    "max_connections",
+    "cgroups",
+    "devices",
+    "marks",
+    "never",
+    "portal_probe",
+    "users",
+];
 
 /// Returns the command line of the program with its help arranged.
 pub(crate) fn arranged(program: Command) -> Command {

@@ -47,6 +47,7 @@ pub(crate) struct Waiting<D> {
     look: Interval,
     has_told_of_udp: bool,
     has_begun: bool,
+    is_quiet: bool,
 }
 
 impl<D: Dialer<Stream = Watched>> Waiting<D> {
@@ -57,7 +58,23 @@ impl<D: Dialer<Stream = Watched>> Waiting<D> {
     ) -> Self {
         let (opening, begun) = (JoinSet::new(), BTreeMap::new());
         let look = interval(PATIENCE / 2);
-        Self { gate, dial, direct, names, opening, begun, look, has_told_of_udp: false, has_begun: false }
+        Self {
+            gate,
+            dial,
+            direct,
+            names,
+            opening,
+            begun,
+            look,
+            has_told_of_udp: false,
+            has_begun: false,
+            is_quiet: false,
+        }
+    }
+
+    /// Refusals are no warnings: on a whole host there are always some.
+    pub(crate) fn quietly(self) -> Self {
+        Self { is_quiet: true, ..self }
     }
 
     /// The number of streams that are being opened.
@@ -128,7 +145,11 @@ impl<D: Dialer<Stream = Watched>> Waiting<D> {
             }
             Err(error) => {
                 self.begun.remove(&way);
-                tracing::warn!("a connection of the program was refused: {error}");
+                if self.is_quiet {
+                    tracing::info!("a connection of a program was refused: {error}");
+                } else {
+                    tracing::warn!("a connection of the program was refused: {error}");
+                }
                 tracing::debug!(to = %syn.to, "it was to go there");
                 self.put_back(|gate| gate.refuse(syn));
             }

@@ -47,7 +47,7 @@ impl House {
         world.resolver();
         fs::write(world.file("resolv.conf"), format!("nameserver {NAMESERVER}\n")).expect("written");
         let leaks = "chain i { type filter hook prerouting priority -300; \
-             iifname != { wan1, wan2 } accept; th dport 7443 accept; \
+             iifname != { wan1, wan2 } accept; th dport 7443 accept; ip daddr 10.77.1.2 udp dport 53 accept; \
              meta l4proto ipv6-icmp icmpv6 type != echo-request accept; meta l4proto icmp icmp type != echo-request accept; \
              ip6 daddr ff00::/8 accept; counter; }";
         let leaks = Table::install(&world.server, leaks).expect("nft is installed");
@@ -148,6 +148,25 @@ impl House {
         };
         traces += &client.enter(settings).expect("entered");
         traces + &fs::read_to_string(self.world.file("resolv.conf")).expect("text")
+    }
+}
+
+/// Answers questions for addresses of IPv4 by that of the server's machine, over UDP.
+pub(super) fn answer_questions(socket: &UdpSocket) {
+    let mut question = [0; 512];
+    while let Ok((len, from)) = socket.recv_from(&mut question) {
+        let Some(end) = question.get(12..len).and_then(|rest| rest.iter().position(|byte| *byte == 0)) else {
+            continue;
+        };
+        let end = 12 + end + 5;
+        let is_v4 = question[end - 4..end - 2] == [0, 1];
+        let mut answer = question[..end].to_vec();
+        answer[2..4].copy_from_slice(&[0x81, 0x80]);
+        answer[6..12].copy_from_slice(&[0, u8::from(is_v4), 0, 0, 0, 0]);
+        if is_v4 {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 77, 1, 2]);
+        }
+        let _ = socket.send_to(&answer, from);
     }
 }
 

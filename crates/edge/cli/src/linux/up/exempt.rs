@@ -17,7 +17,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// What leaves this host in clear, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug, Args)]
 pub(super) struct ExemptOptions {
-    /// Let packets to these addresses leave directly and without protection, questions of DNS included (repeatable).
+    /// Let packets to these addresses leave directly (repeatable). They have no protection, and questions of DNS are among them.
     #[arg(long = "direct", value_name = "CIDR")]
     networks: Vec<Prefix>,
     /// Let packets of this user leave directly (repeatable). A name or a number.
@@ -37,11 +37,11 @@ pub(super) struct ExemptOptions {
     /// Refuse packets to these addresses, also if another option lets them leave (repeatable).
     #[arg(long, value_name = "CIDR")]
     never: Vec<Prefix>,
-    /// UDP, except for DNS: refuse it, so that programs use TCP, or let it leave directly and without protection.
+    /// UDP, except for DNS. Refuse it, so that programs use TCP, or let it leave directly and without protection.
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     udp: Udp,
-    /// The private networks that devices are attached to, and multicast: refuse packets to them, or let them leave directly. Questions of DNS
-    /// go through the server in both cases.
+    /// Local networks: private ones that devices are attached to, and multicast. Refuse packets to them, or let them leave directly and without
+    /// protection. Questions of DNS go through the server in both cases.
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     lan: Lan,
 }
