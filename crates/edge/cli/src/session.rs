@@ -55,7 +55,8 @@ pub(crate) fn public_addresses(paths: &[PathState]) -> Vec<IpAddr> {
 /// firewall that drops forwarded packets. If the options ask for it, the firewall is opened while the returned value lives.
 pub(crate) fn clear_the_way(options: &Options, host: &Host) -> anyhow::Result<Option<Opening>> {
     let paths = host.paths();
-    for path in paths.iter().filter(|path| !path.is_up() && is_told(path, &paths)) {
+    let is_up = |device: &str| paths.iter().any(|path| path.device() == device && path.is_up());
+    for path in paths.iter().filter(|path| is_told(path, &paths) && !is_up(path.device())) {
         let device = path.device();
         say(&format!("the path {device} cannot be used yet: {}", system::why_not(device)));
     }

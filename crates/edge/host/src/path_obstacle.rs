@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::carriers::CarrierKind;
+
 /// An obstacle to the packets of a path on this machine, from its routes and settings.
 ///
 /// Its text is for people, and names the fix.
@@ -24,6 +26,14 @@ pub enum PathObstacle {
         /// The destination; `None`: there is no default route over the device.
         towards: Option<IpAddr>,
     },
+    /// The device is in a routing domain (VRF): the kernel looks for the way of its answers over TCP in the table of the domain, and the TUN
+    /// device of plait is not in the domain. Over UDP the device is a path as others are.
+    RoutingDomain {
+        /// The device.
+        device: String,
+        /// The device of the domain.
+        domain: String,
+    },
 }
 
 impl PathObstacle {
@@ -31,7 +41,19 @@ impl PathObstacle {
     #[must_use]
     pub fn device(&self) -> &str {
         match self {
-            Self::StrictSourceCheck { device, .. } | Self::NoWayOut { device, .. } => device,
+            Self::StrictSourceCheck { device, .. }
+            | Self::NoWayOut { device, .. }
+            | Self::RoutingDomain { device, .. } => device,
+        }
+    }
+
+    /// Whether it stops the packets of this carrier.
+    #[must_use]
+    pub fn concerns(&self, carrier: CarrierKind) -> bool {
+        match self {
+            Self::StrictSourceCheck { .. } => carrier == CarrierKind::Udp,
+            Self::RoutingDomain { .. } => carrier == CarrierKind::Tcp,
+            Self::NoWayOut { .. } => true,
         }
     }
 
@@ -47,6 +69,11 @@ impl PathObstacle {
             }
             Self::NoWayOut { device, towards: None } => {
                 format!("{device} has an address, and no routing table has a default route over it")
+            }
+            Self::RoutingDomain { device, domain } => {
+                format!(
+                    "{device} is in the routing domain (VRF) {domain}: answers over TCP stay in the domain, and do not reach plait"
+                )
             }
         }
     }
@@ -64,6 +91,11 @@ impl PathObstacle {
             }
             Self::NoWayOut { device, .. } => {
                 format!("ip route add default via GATEWAY dev {device} metric 1000, or in a table of its own")
+            }
+            Self::RoutingDomain { device, .. } => {
+                format!(
+                    "--carrier udp, or auto, with which {device} is used over UDP (or ip link set {device} nomaster)"
+                )
             }
         }
     }
@@ -97,5 +129,18 @@ mod tests {
         assert!(strict("wan2").why().starts_with("net.ipv4.conf.all.rp_filter is 1"));
         assert!(strict("wan2").fix().starts_with("sysctl -w net.ipv4.conf.wan2.rp_filter=2 "));
         assert!(strict("eth0.7").fix().starts_with("sysctl -w net/ipv4/conf/eth0.7/rp_filter=2 "));
+    }
+
+    #[test]
+    fn each_obstacle_is_one_for_its_carriers_only() {
+        let device = "wan".to_owned();
+        let strict = PathObstacle::StrictSourceCheck { device: device.clone(), setting: sysctl_name("wan") };
+        let domain = PathObstacle::RoutingDomain { device: device.clone(), domain: "red".to_owned() };
+        let no_way = PathObstacle::NoWayOut { device, towards: None };
+        let both = [CarrierKind::Tcp, CarrierKind::Udp];
+        assert_eq!(both.map(|carrier| strict.concerns(carrier)), [false, true]);
+        assert_eq!(both.map(|carrier| domain.concerns(carrier)), [true, false]);
+        assert_eq!(both.map(|carrier| no_way.concerns(carrier)), [true, true]);
+        assert!(domain.to_string().contains("VRF) red") && domain.to_string().contains("fix: --carrier udp"));
     }
 }

@@ -378,11 +378,14 @@ impl WayReport {
     fn name_obstacles(&mut self, towards: Option<IpAddr>) {
         // Without them the verdict stands all the same.
         let obstacles = path_obstacles(std::slice::from_ref(&self.device), towards).unwrap_or_default();
-        let concerns = |obstacle: &&PathObstacle| {
-            self.carrier == Carrier::Udp || !matches!(obstacle, PathObstacle::StrictSourceCheck { .. })
+        let concerns = |obstacle: &&PathObstacle| obstacle.concerns(self.carrier);
+        let words = obstacles.iter().filter(concerns).map(ToString::to_string);
+        let is_cause = |obstacle: &PathObstacle| {
+            matches!(obstacle, PathObstacle::RoutingDomain { .. }) && obstacle.concerns(self.carrier)
         };
-        let words: Vec<String> = obstacles.iter().filter(concerns).map(ToString::to_string).collect();
-        self.reason = std::iter::once(self.reason.clone()).chain(words).collect::<Vec<_>>().join("\n");
+        // The path over TCP is down because of its domain, not because of its addresses.
+        let found = (!obstacles.iter().any(is_cause)).then(|| self.reason.clone());
+        self.reason = found.into_iter().chain(words).collect::<Vec<_>>().join("\n");
     }
 }
 

@@ -11,9 +11,16 @@ use super::links::Link;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VRF_TABLE: u16 = 1;
 
-/// The tables of the devices that are in a domain.
+/// The domains of the devices that are in one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Domains(BTreeMap<String, u32>);
+pub(super) struct Domains(BTreeMap<String, Domain>);
+
+/// A routing domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Domain {
+    name: String,
+    table: u32,
+}
 
 /// What a device says about domains.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -46,20 +53,24 @@ impl Membership {
 impl Domains {
     /// The domains among `links`.
     pub(super) fn among(links: &[Link], memberships: &[Membership]) -> Self {
-        let tables: BTreeMap<u32, u32> = links
-            .iter()
-            .zip(memberships)
-            .filter_map(|(link, membership)| Some((link.index, membership.table?)))
+        let all = || links.iter().zip(memberships);
+        let domain = |link: &Link, table| Domain { name: link.name.clone(), table };
+        let domains: BTreeMap<u32, Domain> = all()
+            .filter_map(|(link, membership)| Some((link.index, domain(link, membership.table?))))
             .collect();
-        let members = links
-            .iter()
-            .zip(memberships)
-            .filter_map(|(link, membership)| Some((link.name.clone(), *tables.get(&membership.master?)?)));
+        let members = all().filter_map(|(link, membership)| {
+            Some((link.name.clone(), domains.get(&membership.master?)?.clone()))
+        });
         Self(members.collect())
     }
 
     /// The table of the domain that this device is in.
     pub(super) fn table_of(&self, device: &str) -> Option<u32> {
-        self.0.get(device).copied()
+        self.0.get(device).map(|domain| domain.table)
+    }
+
+    /// The name of the domain that this device is in.
+    pub(super) fn domain_of(&self, device: &str) -> Option<&str> {
+        self.0.get(device).map(|domain| domain.name.as_str())
     }
 }

@@ -15,6 +15,8 @@ use netlink_bindings::rt_rule::{FibRuleHdr, FrAct, PushFibRuleAttrs};
 
 use super::netlink::Netlink;
 use super::snapshot::{Family, Snapshot};
+use super::source_check;
+use crate::path_obstacle::PathObstacle;
 
 /// Types of questions, of answers (plait knows them by its question), and of their end (linux/rtnetlink.h, linux/netlink.h).
 const RTM_NEWLINK: u16 = 16;
@@ -129,6 +131,21 @@ fn devices_of_a_domain_are_devices_as_others_are_and_a_tunnel_in_it_is_one() {
     for device in ["red", "eth0", "eth0.7"] {
         assert_eq!(tunnels.of_device(device), None, "{device}");
     }
+}
+
+#[test]
+fn a_device_in_a_domain_carries_no_tcp_and_is_named_with_its_domain() {
+    let snapshot = with_rules(kernel()).snapshot();
+    for (device, domain) in [("eth0", Some("red")), ("gre1", Some("red")), ("eth0.7", None), ("wan", None)] {
+        assert_eq!(snapshot.takes_tcp(device), domain.is_none(), "{device}");
+        assert!(snapshot.device(device).is_up, "{device} is one over UDP");
+        let named = domain.map(|domain| PathObstacle::RoutingDomain {
+            device: device.to_owned(),
+            domain: domain.to_owned(),
+        });
+        assert_eq!(source_check::domain(&snapshot, device), named);
+    }
+    assert!(!snapshot.takes_tcp("gone"));
 }
 
 fn address(text: &str) -> IpAddr {

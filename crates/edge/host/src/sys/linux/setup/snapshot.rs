@@ -100,6 +100,17 @@ impl Snapshot {
         self.coming.contains(name)
     }
 
+    /// The routing domain (VRF) that a device is in.
+    pub(super) fn domain_of(&self, name: &str) -> Option<&str> {
+        self.domains.domain_of(name)
+    }
+
+    /// Whether a path over TCP can use this device now: its network is known, and answers that arrive on it reach the TUN device.
+    pub(super) fn takes_tcp(&self, name: &str) -> bool {
+        let is_up = self.link(name).is_some_and(Link::is_up);
+        is_up && !self.is_coming(name) && self.domain_of(name).is_none()
+    }
+
     /// The networks that devices of paths share.
     pub(crate) fn shared_networks(&self) -> &SharedNetworks {
         &self.networks

@@ -71,7 +71,7 @@ fn obstacles_of(snapshot: &Snapshot, link: &Link, towards: Option<IpAddr>) -> Ve
     let mut destinations = anywhere.into_iter().flatten().map(|any| towards.unwrap_or(any)).peekable();
     let has_address = destinations.peek().is_some();
     let has_way = destinations.any(|address| snapshot.reaches(device, address));
-    let mut obstacles = Vec::new();
+    let mut obstacles: Vec<_> = domain(snapshot, device).into_iter().collect();
     if has_address && !has_way {
         obstacles.push(PathObstacle::NoWayOut { device: device.clone(), towards });
         return obstacles;
@@ -84,6 +84,12 @@ fn obstacles_of(snapshot: &Snapshot, link: &Link, towards: Option<IpAddr>) -> Ve
         obstacles.push(PathObstacle::StrictSourceCheck { device: device.clone(), setting });
     }
     obstacles
+}
+
+/// The routing domain of a device, as an obstacle of its segments over TCP.
+pub(super) fn domain(snapshot: &Snapshot, device: &str) -> Option<PathObstacle> {
+    let domain = snapshot.domain_of(device)?.to_owned();
+    Some(PathObstacle::RoutingDomain { device: device.to_owned(), domain })
 }
 
 #[cfg(test)]

@@ -410,7 +410,7 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> 
     let ConfiguredPath { spec, id, index, is_selected, .. } = path;
     let link = snapshot.link(spec.device());
     let (public_v4, public_v6) = (link.and_then(Link::v4), link.and_then(Link::v6));
-    let is_up = *is_selected && link.is_some_and(Link::is_up) && !snapshot.is_coming(spec.device());
+    let is_up = *is_selected && snapshot.takes_tcp(spec.device());
     Path {
         id: *id,
         name: spec.device().to_owned(),
