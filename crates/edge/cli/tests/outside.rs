@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use support::{NAME, PLAIT, SERVER, World, assert_ended};
@@ -60,4 +62,31 @@ fn a_resolver_that_cannot_be_hidden_is_an_error() {
     let output = run("touch /run/nscd");
     assert_ended(&output, 125, &["not hidden"]);
     assert!(said(&output).contains("cannot hide /run/nscd from the program"), "{}", said(&output));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_private_network_of_a_program_takes_the_start_of_two_others() {
+    let mut world = World::without_server("started");
+    world.serve(&["--anyone", "--carrier", "udp"]);
+    // Programs of these names that note each start, and are then the true ones.
+    let shims = world.directory.join("shims");
+    let starts = world.directory.join("starts");
+    fs::create_dir(&shims).expect("made");
+    for name in ["ip", "nft"] {
+        let path = shims.join(name);
+        let rest = "PATH=${PATH#*:}";
+        let text = format!("#!/bin/sh\necho {name} >> {}\n{rest} exec {name} \"$@\"\n", starts.display());
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("executable");
+    }
+    let search = format!("{}:{}", shims.display(), std::env::var("PATH").expect("set"));
+    let mut command = Command::new(PLAIT);
+    // Over UDP the host itself starts none.
+    command.args(["run", "-s", &world.url, "--carrier", "udp", "--path", "wan1", "--keys", "client", "--"]);
+    command.args(["true"]).env("PATH", search).env_remove("SUDO_UID");
+    command.current_dir(&world.directory).stdin(Stdio::null());
+    let output = world.client.enter(|| command.output()).expect("entered").expect("started");
+    assert_ended(&output, 0, &["true"]);
+    assert_eq!(fs::read_to_string(starts).expect("they were started"), "ip\nnft\n");
 }

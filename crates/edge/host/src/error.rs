@@ -42,14 +42,6 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The output of a program cannot be parsed.
-    #[error("cannot understand what `{command}` printed: {source}\n  fix: install iproute2 5.0 or newer")]
-    Output {
-        /// The command line.
-        command: String,
-        /// The part that cannot be parsed.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
     /// A kernel setting cannot be changed.
     #[error("cannot set {name} to {value}: {source}\n  fix: run as root, with /proc/sys and /run writable")]
     Setting {
@@ -171,8 +163,7 @@ impl Error {
             | Self::NotBuilt { .. }
             | Self::MissingProgram { .. }
             | Self::Setting { .. }
-            | Self::Program { .. }
-            | Self::Output { .. } => true,
+            | Self::Program { .. } => true,
             Self::DeviceName { .. }
             | Self::DuplicatePath { .. }
             | Self::UnknownPath { .. }

@@ -156,13 +156,8 @@ fn end_with_parent() -> anyhow::Result<()> {
 fn make_network() -> anyhow::Result<(Users, Sockets)> {
     end_with_parent()?;
     let users = Users::become_privileged()?;
-    for words in ["link set lo up", "route add local default dev lo"] {
-        tool("ip", &words.split(' ').collect::<Vec<_>>(), "")?;
-    }
+    tool("ip", &["-batch", "-"], loopback(has_v6()))?;
     let v6 = listeners_v6().context("opening listeners for IPv6")?;
-    if v6.is_some() {
-        tool("ip", &["-6", "route", "add", "local", "default", "dev", "lo"], "")?;
-    }
     let mut sockets = Sockets {
         gate: gate::Sockets::open(gate::GROUP, v6.is_some()).ok(),
         tcp4: TcpListener::bind("127.0.0.1:0").context("opening a listener")?,
@@ -172,12 +167,30 @@ fn make_network() -> anyhow::Result<(Users, Sockets)> {
     };
     let port6 = sockets.v6.as_ref().map(|(tcp6, _)| tcp6.local_addr()).transpose()?;
     let redirection = rules(sockets.tcp4.local_addr()?.port(), port6.map(|at| at.port()));
-    tool("nft", &["-f", "-"], &redirection)?;
-    if sockets.gate.is_some() && tool("nft", &["-f", "-"], &gate_rules()).is_err() {
+    let put = |rules: &str| tool("nft", &["-f", "-"], rules);
+    // One transaction: a kernel without the parts of the gate takes nothing of it.
+    let is_gated = sockets.gate.is_some() && put(&(redirection.clone() + &gate_rules())).is_ok();
+    if !is_gated {
         sockets.gate = None;
+        put(&redirection)?;
     }
     use_own_resolver()?;
     Ok((users, sockets))
+}
+
+/// The commands of `ip` that let the kernel take every address for one of its own.
+fn loopback(has_v6: bool) -> &'static str {
+    if has_v6 {
+        "link set lo up\nroute add local default dev lo\nroute add local ::/0 dev lo\n"
+    } else {
+        "link set lo up\nroute add local default dev lo\n"
+    }
+}
+
+/// Whether `lo` gets an address of IPv6 in this namespace, and this process may use the family.
+fn has_v6() -> bool {
+    let is_off = fs::read_to_string("/proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    is_off.is_ok_and(|is_off| is_off.trim() == "0") && UdpSocket::bind("[::]:0").is_ok()
 }
 
 /// The listeners for TCP and DNS over IPv6, or `None` on a host without IPv6: there no program can use it either.
@@ -341,9 +354,16 @@ fn tool(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{program} {}: {}", arguments.join(" "), said.trim());
+        let step = failed_step(&said, input).map_or_else(|| arguments.join(" "), str::to_owned);
+        bail!("{program} {step}: {}", said.trim());
     }
     Ok(())
+}
+
+/// The command of a batch of `ip` that failed: `Command failed -:2` names its line.
+fn failed_step<'a>(said: &str, batch: &'a str) -> Option<&'a str> {
+    let (_, number) = said.trim_end().rsplit_once("Command failed -:")?;
+    batch.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)
 }
 
 fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
@@ -362,6 +382,14 @@ fn hand_over(control: &UnixStream, sockets: &Sockets) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_names_the_command_of_the_batch_that_failed() {
+        let said = "RTNETLINK answers: File exists\nCommand failed -:2\n";
+        assert_eq!(failed_step(said, loopback(true)), Some("route add local default dev lo"));
+        assert_eq!(failed_step("Command failed -:9", loopback(true)), None);
+        assert_eq!(failed_step("Error: syntax error", loopback(true)), None);
+    }
 
     #[test]
     fn the_program_has_the_search_list_and_the_options_of_its_machine() {

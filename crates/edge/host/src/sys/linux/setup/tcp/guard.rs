@@ -17,10 +17,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use serde::Deserialize;
+use netlink_bindings::rt_rule::{self, FibRuleHdr, FrAct};
 
+use super::super::netlink::Netlink;
 use super::path_tables::PROTOCOL;
-use super::script::{ip_json, run_with_input, try_run};
+use super::script::{run_with_input, try_run};
 use super::sysctl::Journal;
 use crate::error::Error;
 use crate::log::debug;
@@ -201,29 +202,23 @@ fn put_rules(family: Family, wanted: &BTreeSet<String>) -> Result<(), Error> {
     if wanted.is_subset(&rules(family)?) { Ok(()) } else { result.map(drop) }
 }
 
-/// The selectors of the rules that are there.
+/// The selectors of the rules that are there. Asked over netlink, because a look at them comes before each change and behind it.
 fn rules(family: Family) -> Result<BTreeSet<String>, Error> {
-    let rules: Vec<Rule> = ip_json(&format!("{} rule show", family.option()))?;
-    Ok(rules.iter().filter_map(Rule::selector).collect())
+    let header = FibRuleHdr { family: family.number(), ..FibRuleHdr::new() };
+    let question = rt_rule::Request::new().op_getrule_dump(&header);
+    let rules = Netlink::open()?.ask(&question, |(header, facts)| {
+        let is_ours = header.family == family.number()
+            && header.action == FrAct::Blackhole as u8
+            && facts.get_priority() == Ok(PREFERENCE);
+        let device = facts.get_iifname().ok().filter(|_| is_ours)?;
+        Some(selector(device.to_str().ok()?))
+    })?;
+    Ok(rules.into_iter().collect())
 }
 
-#[derive(Deserialize)]
-struct Rule {
-    #[serde(default)]
-    priority: u32,
-    #[serde(default)]
-    iif: Option<String>,
-    #[serde(default)]
-    action: Option<String>,
-}
-
-impl Rule {
-    /// The selector, if it is a rule of the guard.
-    fn selector(&self) -> Option<String> {
-        let is_ours = self.priority == PREFERENCE && self.action.as_deref() == Some("blackhole");
-        let device = self.iif.as_deref().filter(|_| is_ours)?;
-        Some(if device == "lo" { NOT_FROM_HERE.to_owned() } else { format!("iif {device}") })
-    }
+/// The selector of a rule of the guard for what arrives on this device; for `lo`, the rule says that it is not this one.
+fn selector(device: &str) -> String {
+    if device == "lo" { NOT_FROM_HERE.to_owned() } else { format!("iif {device}") }
 }
 
 /// Before and behind the name of a device in the settings that make it forward.
@@ -279,13 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_the_guard_are_told_from_others() {
-        let json = r#"[{"priority":7441,"src":"all","iif":"late","iif_detached":null,"action":"blackhole","protocol":"74"},
-            {"priority":7441,"not":null,"src":"all","iif":"lo","action":"blackhole","protocol":"74"},
-            {"priority":7440,"src":"198.18.0.10","table":"1886126080"},
-            {"priority":7441,"src":"all","iif":"eth0","table":"main"}]"#;
-        let rules: Vec<Rule> = serde_json::from_str(json).expect("as ip prints it");
-        let selectors: Vec<_> = rules.iter().filter_map(Rule::selector).collect();
-        assert_eq!(selectors, ["iif late", "not iif lo"]);
+    fn the_selectors_that_are_read_are_those_that_are_put() {
+        let put = closed(&["eth0"], &["wlan0"], false);
+        assert_eq!(put.selectors(Family::V4), BTreeSet::from([selector("eth0")]));
+        assert_eq!(closed(&[], &[], true).selectors(Family::V6), BTreeSet::from([selector("lo")]));
     }
 }

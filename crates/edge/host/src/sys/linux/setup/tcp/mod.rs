@@ -32,12 +32,11 @@ use self::loosening::Loosened;
 use self::nat::{Nat, Translation};
 use self::path_tables::{Entrance, PathTable};
 use self::ports::PortReservation;
-use self::script::try_run;
+use self::script::{run_batch, try_run};
 use self::subnets::Subnets;
 use self::sysctl::{Journal, Leave};
-use super::command::run;
 use super::links::Link;
-use super::snapshot::Snapshot;
+use super::snapshot::{Family, Snapshot};
 use crate::carrier::path_mtu;
 use crate::carriers::slot_of;
 use crate::error::Error;
@@ -126,9 +125,7 @@ impl Network {
     }
 
     fn install(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
-        self.bring_up()?;
-        let subnets = [self.subnets.v4(), self.subnets.v6()];
-        self.entrance = Some(Entrance::install(&self.device, self.number, subnets)?);
+        self.entrance = Some(self.bring_up()?);
         // With a path over the TUN device itself, on which nothing arrives: a kernel that lacks a part of this is found out here, and a
         // setting below is there only as long as connections are tracked.
         let (v4, v6) = (self.subnets.stack_v4(0), self.subnets.stack_v6(0));
@@ -143,21 +140,28 @@ impl Network {
         Ok(())
     }
 
-    /// Assigns addresses to the TUN device and switches it on.
-    fn bring_up(&self) -> Result<(), Error> {
-        let Self { device, subnets, .. } = self;
+    /// Assigns addresses to the TUN device, switches it on, and leads packets to the stack there: one program for each family, because under
+    /// load the start of a program takes longer than its work.
+    fn bring_up(&self) -> Result<Entrance, Error> {
+        let Self { device, subnets, number, .. } = self;
+        let entrance = Entrance::of(*number);
+        let (v4, v6) = (subnets.kernel_v4(), subnets.kernel_v6());
+        let (length_v4, length_v6) = (Subnets::V4_LENGTH, Subnets::V6_LENGTH);
         // No link-local address: neither neighbours nor routers are there to be discovered.
-        run("ip", &format!("link set dev {device} addrgenmode none"))?;
-        let v4 = format!("{}/{}", subnets.kernel_v4(), Subnets::V4_LENGTH);
-        run("ip", &format!("address add {v4} dev {device}"))?;
-        run("ip", &format!("link set dev {device} mtu {MAX_OFFLOADED} txqueuelen {QUEUE} up"))?;
+        let mut script = format!(
+            "link set dev {device} addrgenmode none\n\
+             address add {v4}/{length_v4} dev {device}\n\
+             link set dev {device} mtu {MAX_OFFLOADED} txqueuelen {QUEUE} up\n"
+        );
+        script += &entrance.script(device, subnets.v4());
+        run_batch(Family::V4, &script)?;
         // Deprecated from the start: never the source of what the host itself sends elsewhere.
-        let v6 = format!("{}/{}", subnets.kernel_v6(), Subnets::V6_LENGTH);
-        let words = format!("-6 address add {v6} dev {device} nodad preferred_lft 0");
-        if let Err(error) = run("ip", &words) {
+        let mut script = format!("address add {v6}/{length_v6} dev {device} nodad preferred_lft 0\n");
+        script += &entrance.script(device, subnets.v6());
+        if let Err(error) = run_batch(Family::V6, &script) {
             info!(%error, "no IPv6 on this host");
         }
-        Ok(())
+        Ok(entrance)
     }
 
     /// Lets IPv6 be forwarded from the TUN device. Before Linux 6.17 that is a switch for the whole host, which also makes it

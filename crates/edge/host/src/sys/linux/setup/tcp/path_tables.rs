@@ -10,7 +10,7 @@ use super::super::addresses::Prefix;
 use super::super::netlink::Netlink;
 use super::super::routes::TABLES;
 use super::super::snapshot::{Family, Snapshot};
-use super::script::run_with_input;
+use super::script::{run_batch, run_with_input};
 use crate::error::Error;
 use crate::ranges::MAX_PATHS;
 
@@ -50,7 +50,7 @@ impl PathTable {
                 "route replace {NO_WAY_OUT} table {number} protocol {PROTOCOL}\n\
                  rule add from {address} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
             );
-            if let Err(error) = run_with_input("ip", &format!("{} -batch -", family.option()), &script) {
+            if let Err(error) = run_batch(family, &script) {
                 // A rule that stays would stop the next attempt.
                 Family::BOTH.into_iter().for_each(|family| remove_table(family, number));
                 return Err(error);
@@ -114,20 +114,18 @@ const ENTRANCE: u8 = u8::MAX;
 const _: () = assert!(MAX_PATHS < ENTRANCE as usize);
 
 impl Entrance {
-    /// Routes these subnets, one of each family, to the TUN device.
-    pub(super) fn install(device: &str, tun_number: u8, subnets: [Prefix; 2]) -> Result<Self, Error> {
-        let number = TABLES + u32::from(tun_number) * 256 + u32::from(ENTRANCE);
-        for (family, subnet) in Family::BOTH.into_iter().zip(subnets) {
-            let script = format!(
-                "route replace {subnet} dev {device} table {number} protocol {PROTOCOL}\n\
-                 rule add to {subnet} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
-            );
-            match (run_with_input("ip", &format!("{} -batch -", family.option()), &script), family) {
-                (Err(error), Family::V6) => crate::log::debug!(%error, "no IPv6 on this host"),
-                (result, Family::V4 | Family::V6) => drop(result?),
-            }
-        }
-        Ok(Self { number })
+    /// The route of a TUN device, which its [`Entrance::script`] makes.
+    pub(super) fn of(tun_number: u8) -> Self {
+        Self { number: TABLES + u32::from(tun_number) * 256 + u32::from(ENTRANCE) }
+    }
+
+    /// The commands of `ip` that route this subnet to the TUN device.
+    pub(super) fn script(&self, device: &str, subnet: Prefix) -> String {
+        let Self { number } = self;
+        format!(
+            "route replace {subnet} dev {device} table {number} protocol {PROTOCOL}\n\
+             rule add to {subnet} lookup {number} preference {PREFERENCE} protocol {PROTOCOL}\n"
+        )
     }
 
     pub(super) fn remove(&self) {

@@ -1,13 +1,12 @@
-//! Runs `ip` and `nft`: with input, for JSON, or for an effect that may be there already.
+//! Runs `ip` and `nft`: with input, in batches, or for an effect that may be there already.
 
 use std::io::Write;
 use std::process::Stdio;
 
-use serde::de::DeserializeOwned;
-
 use crate::error::Error;
 use crate::log::{debug, trace};
 use crate::sys::linux::setup::command::{checked, command, run};
+use crate::sys::linux::setup::snapshot::Family;
 
 /// The same as [`run`], for a command that may fail because its effect is already there.
 pub(super) fn try_run(program: &'static str, words: &str) {
@@ -31,15 +30,34 @@ pub(super) fn run_with_input(program: &'static str, words: &str, input: &str) ->
     checked(program, words, output)
 }
 
-/// Runs `ip -json` with `words` and parses its output.
-pub(super) fn ip_json<T: DeserializeOwned>(words: &str) -> Result<Vec<T>, Error> {
-    let words = format!("-json {words}");
-    let output = run("ip", &words)?;
-    // `ip` prints nothing for an empty list.
-    if output.trim().is_empty() {
-        return Ok(Vec::new());
+/// Runs the lines of `script` as commands of `ip` for a family, up to the first one that fails. The error names that one.
+pub(super) fn run_batch(family: Family, script: &str) -> Result<(), Error> {
+    let option = family.option();
+    match run_with_input("ip", &format!("{option} -batch -"), script) {
+        Err(Error::Program { command, status, message }) => {
+            let line = failed_line(&message, script).map(|line| format!("ip {option} {line}"));
+            Err(Error::Program { command: line.unwrap_or(command), status, message })
+        }
+        other => other.map(drop),
     }
-    let not_json =
-        |source: serde_json::Error| Error::Output { command: format!("ip {words}"), source: source.into() };
-    serde_json::from_str(&output).map_err(not_json)
+}
+
+/// The line of a batch that failed: `ip` names it as `Command failed -:2`.
+fn failed_line<'a>(message: &str, script: &'a str) -> Option<&'a str> {
+    let (_, number) = message.trim_end().rsplit_once("Command failed -:")?;
+    script.lines().nth(number.parse::<usize>().ok()?.checked_sub(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_failed_is_the_one_that_ip_names() {
+        let script = "link set dev plait0 up\naddress add 198.18.0.1/24 dev plait0\n";
+        let message = "RTNETLINK answers: File exists\nCommand failed -:2";
+        assert_eq!(failed_line(message, script), Some("address add 198.18.0.1/24 dev plait0"));
+        assert_eq!(failed_line("Command failed -:3", script), None);
+        assert_eq!(failed_line("ip: out of memory", script), None);
+    }
 }
