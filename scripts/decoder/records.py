@@ -3,8 +3,8 @@
 import ipaddress
 
 PADDING = 9
-LIFE, REFUSED, LOOK, TICKET = (1 << bit for bit in range(4))
-CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET"}
+LIFE, REFUSED, LOOK, TICKET, DATE = (1 << bit for bit in (0, 1, 2, 3, 5))
+CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET", DATE: "DATE"}
 REASONS = ("closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone")
 REFUSALS = ("other", "not authorized", "full", "draining")
 
@@ -92,6 +92,7 @@ RECORDS = {
     0x11: ("VOID", exchange, LIFE),
     0x12: ("REFUSED", refused, REFUSED),
     0x14: ("AGREED", exchange, 0),
+    0x18: ("DATE", lambda fields: {"unix_time": fields.number(8)}, DATE),
 }
 # Nothing but padding may follow these in a block.
 LAST = ("EOF", "KEY_UPDATE")

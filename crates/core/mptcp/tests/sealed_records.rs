@@ -353,6 +353,8 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
             assert_eq!(Some(seen.mss), subflow.peer_syn.and_then(|syn| syn.mss), "the links are alike");
             assert_eq!(seen.options, 7, "all of them");
         }
+        let date = world.status(CLIENT).sealed.expect("sealed").peer_date;
+        assert_eq!(date, Some(1_800_000_000), "the first answer has room for it");
         let sent = |side: usize| {
             let is_its = |segment: &&Segment| (0..2).any(|path| segment.source.ip() == address(path, side));
             tape.borrow().blocks.iter().filter(is_its).map(|segment| segment.payload.len()).sum::<usize>()
@@ -368,6 +370,22 @@ fn a_host_is_told_how_its_subflows_look_at_the_other_end_by_no_more_bytes_than_i
     world.serve(SERVER);
     world.finish(60);
     assert_carried(&mut world, &up, b"");
+}
+
+#[test]
+fn a_peer_that_does_not_know_the_record_of_the_date_is_told_how_its_subflows_look_and_no_date() {
+    for side in [CLIENT, SERVER] {
+        let (mut world, _) = idle_as(31, |world| {
+            let capabilities = &mut world.sides[side].host.introduction.capabilities;
+            *capabilities = capabilities.without(Capability::Date);
+        });
+        assert!(world.of(CLIENT).look(9000));
+        world.serve(CLIENT);
+        world.wait(1000);
+        let status = world.status(CLIENT);
+        assert!(status.subflows.iter().all(|subflow| subflow.times_seen == 1), "the connection goes on");
+        assert_eq!(status.sealed.expect("sealed").peer_date, None);
+    }
 }
 
 #[test]

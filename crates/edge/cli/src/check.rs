@@ -1,5 +1,6 @@
 //! `plait check`, and `plait doctor --server`: what each path and carrier lets through to a server.
 
+mod clock;
 mod remarks;
 
 use std::fmt::{self, Write as _};
@@ -15,6 +16,7 @@ use plait_proxy::keys::KeyStore;
 use plait_proxy::url::ServerUrl;
 use serde::Serialize;
 
+use self::clock::ClockReport;
 use crate::exit::{self, BUSY, Exit, NOT_AUTHORIZED};
 use crate::options::{named, seconds};
 use crate::output;
@@ -96,7 +98,7 @@ pub(crate) struct Report {
     ways: Vec<Way>,
     /// The paths that count as one.
     shared: Vec<SharedReport>,
-    /// The fault of this machine's clock; `null` if none is known.
+    /// The fault of this machine's clock, or of that of the server; `null` if none is known.
     clock: Option<ClockReport>,
     /// The exit status if no path is usable.
     #[serde(skip)]
@@ -120,13 +122,6 @@ struct SharedReport {
     paths: Vec<String>,
     /// For people.
     why: String,
-}
-
-/// A clock by which certificates cannot be judged.
-#[derive(Debug, Serialize)]
-struct ClockReport {
-    why: String,
-    fix: String,
 }
 
 /// A path and a carrier.
@@ -166,6 +161,8 @@ struct Way {
     key_exchange: Option<&'static str>,
     suite: Option<&'static str>,
     peer: Option<String>,
+    /// Seconds by which the clock of the server is ahead.
+    clock_ahead_s: Option<i64>,
 }
 
 /// An option that was changed on the path.
@@ -217,7 +214,7 @@ impl Trial {
         let networks = tokio::task::spawn_blocking(move || networks_behind(devices)).await?;
         let shared = SharedReport::all(&networks, &ways);
         let clock = tokio::task::spawn_blocking(system::fault_of_clock).await?;
-        let clock = clock.map(|(why, fix)| ClockReport { why, fix });
+        let clock = ClockReport::of(clock, &ways);
         Ok(Report { shared, clock, ..Report::new(server, &known, &ways) })
     }
 
@@ -397,6 +394,7 @@ impl From<&WayReport> for Way {
             key_exchange: measured.and_then(|measured| measured.key_exchange),
             suite: measured.and_then(|measured| measured.cipher_suite),
             peer: measured.map(|measured| measured.peer.to_string()),
+            clock_ahead_s: measured.and_then(|measured| measured.clock_ahead),
         }
     }
 }
@@ -460,6 +458,7 @@ mod tests {
             key_exchange: None,
             suite: None,
             peer: None,
+            clock_ahead_s: None,
         }
     }
 

@@ -68,6 +68,7 @@ add("uint8", "record.paths", "Required paths")
 add("bytes", "record.ticket", "Ticket")
 add("uint16", "record.mss", "MSS")
 add("uint8", "record.options", "Options", base.HEX)
+add("uint64", "record.date", "Seconds since 1970")
 add("uint8", "record.gone", "Reason", base.DEC, records.REASONS)
 add("uint8", "record.refused", "Reason", base.DEC, records.REFUSALS)
 

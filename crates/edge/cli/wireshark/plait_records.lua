@@ -5,7 +5,7 @@ local bits = require("plait_bits")
 local records = {}
 
 records.PADDING = 9
-records.CAPABILITIES = { LIFE = 0, REFUSED = 1, LOOK = 2, TICKET = 3 }
+records.CAPABILITIES = { LIFE = 0, REFUSED = 1, LOOK = 2, TICKET = 3, DATE = 5 }
 records.REASONS = {
     [0] = "closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone",
 }
@@ -32,6 +32,7 @@ local LAYOUTS = {
     [0x11] = { "VOID", { "subflow", 8 }, { "exchange", 4 } },
     [0x12] = { "REFUSED", { "refused", 1 } },
     [0x14] = { "AGREED", { "subflow", 8 }, { "exchange", 4 } },
+    [0x18] = { "DATE", { "date", 8 } },
 }
 
 records.NAMES = {}

@@ -193,6 +193,9 @@ pub struct Measured {
     pub cipher_suite: Option<&'static str>,
     /// The identity of the server.
     pub peer: Peer,
+    /// Seconds by which the clock of the server is ahead of that of this machine; negative if it is behind, `None` if the server did not
+    /// say. A second and a round trip of it may be the way of the answer.
+    pub clock_ahead: Option<i64>,
 }
 
 /// A direction of a path.
@@ -205,7 +208,18 @@ pub enum Direction {
     FromServer,
 }
 
+/// Clocks that differ by less, besides a round trip, judge certificates alike.
+const SAME_CLOCK: Duration = Duration::from_secs(30);
+
 impl Measured {
+    /// Seconds by which the clock of the server is ahead, if that is more than 30 seconds and a round trip, in either direction. One of both
+    /// clocks is wrong then.
+    #[must_use]
+    pub fn clock_difference(&self) -> Option<i64> {
+        let most = SAME_CLOCK + self.round_trip.unwrap_or_default();
+        self.clock_ahead.filter(|ahead| ahead.unsigned_abs() > most.as_secs() + 1)
+    }
+
     /// The direction in which shorter packets pass than in the other one, if the devices of both ends take longer ones.
     #[must_use]
     pub fn narrow_direction(&self) -> Option<Direction> {

@@ -252,6 +252,11 @@ impl SealStatus {
         self.0.key_exchange
     }
 
+    /// The date at the peer in its last answer, in seconds since 1970; `None` if it was not asked, as by [`Check`](crate::Check).
+    pub(crate) fn peer_date(&self) -> Option<u64> {
+        self.0.peer_date
+    }
+
     /// The identity of the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {

@@ -132,6 +132,8 @@ pub struct SealedStatus {
     pub peer: PeerIdentity,
     /// The instance of the server, if the peer is the server.
     pub instance: Option<Instance>,
+    /// The date at the peer in its last answer, in seconds since 1970, if the peer was asked ([`Connection::look`](crate::Connection::look)).
+    pub peer_date: Option<u64>,
     /// The handshake has resumed an earlier session: the peer has the identity that was authenticated then.
     pub is_resumed: bool,
     /// Generations of the keys: ours and the peer's.

@@ -14,11 +14,13 @@ pub enum Capability {
     Look,
     /// Bit 3: the control record TICKET (0x0d).
     Ticket,
+    /// Bit 5: the control record DATE (0x18). A host that lists [`Capability::Look`], too, says the date in its answer to LOOK.
+    Date,
 }
 
 impl Capability {
     /// All of them, from the lowest bit up.
-    pub const ALL: [Self; 4] = [Self::Life, Self::Refused, Self::Look, Self::Ticket];
+    pub const ALL: [Self; 5] = [Self::Life, Self::Refused, Self::Look, Self::Ticket, Self::Date];
 
     const fn bit(self) -> u32 {
         match self {
@@ -26,6 +28,7 @@ impl Capability {
             Self::Refused => 1 << 1,
             Self::Look => 1 << 2,
             Self::Ticket => 1 << 3,
+            Self::Date => 1 << 5,
         }
     }
 }
@@ -43,7 +46,8 @@ impl Capabilities {
         .with(Capability::Life)
         .with(Capability::Refused)
         .with(Capability::Look)
-        .with(Capability::Ticket);
+        .with(Capability::Ticket)
+        .with(Capability::Date);
 
     /// The capabilities with these bits.
     pub const fn from_bits(bits: u32) -> Self {

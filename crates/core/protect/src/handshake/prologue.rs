@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_specification() {
         let [(_, client), (_, server)] = both();
-        assert_eq!(client.as_bytes(), [4, 0, 0, 0, 0b1111]);
-        assert_eq!(server.as_bytes(), [&[20, 0, 0, 0, 0b1111][..], &[7; 16]].concat());
+        assert_eq!(client.as_bytes(), [4, 0, 0, 0, 0b10_1111]);
+        assert_eq!(server.as_bytes(), [&[20, 0, 0, 0, 0b10_1111][..], &[7; 16]].concat());
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub enum Record {
     },
     /// 12: the listener refuses the opening, whichever attempt brings it.
     Refused(RefusalReason),
+    /// 18: the date at the sender, in seconds since 1970, in answer to [`Record::Look`].
+    Date(u64),
 }
 
 /// The reason for which a listener refuses an opening.
@@ -236,9 +238,16 @@ impl Record {
                 put(&mss.to_be_bytes());
                 put(&[*options]);
             }
+            Self::Date(unix_time) => {
+                put(&[DATE]);
+                put(&unix_time.to_be_bytes());
+            }
         }
         out
     }
+
+    /// Bytes of [`Record::Date`].
+    pub const DATE_LEN: usize = 1 + 8;
 
     /// One byte of padding, which hides the real length of a control block.
     pub const PADDING: u8 = 9;
@@ -262,7 +271,8 @@ impl Record {
             | Self::Ticket(_)
             | Self::Look
             | Self::Seen { .. }
-            | Self::Refused(_) => false,
+            | Self::Refused(_)
+            | Self::Date(_) => false,
         }
     }
 }
@@ -285,6 +295,7 @@ const GONE: u8 = 16;
 const VOID: u8 = 17;
 const AGREED: u8 = 20;
 const REFUSED: u8 = 18;
+const DATE: u8 = 24;
 
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
@@ -397,6 +408,7 @@ impl<'a> Records<'a> {
                 Record::Ticket(ticket.ok_or(RecordError::Value)?)
             }
             LOOK => Record::Look,
+            DATE => Record::Date(u64::from_be_bytes(fields.take()?)),
             REFUSED => {
                 let [reason] = fields.take()?;
                 Record::Refused(RefusalReason::from_byte(reason))

@@ -32,6 +32,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             subflow: SubflowTag(subflow),
             reason: GoneReason(reason)
         }),
+        any::<u64>().prop_map(Record::Date),
         any::<u8>().prop_map(Record::Require),
         (0u8..4).prop_map(|reason| Record::Refused(RefusalReason::from_byte(reason))),
         Just(Record::Look),
@@ -104,6 +105,8 @@ fn each_record_has_its_known_bytes() {
     assert_eq!(&Record::Require(2).to_bytes()[..], [12, 2]);
     assert_eq!(&Record::Refused(RefusalReason::NotAuthorized).to_bytes()[..], [0x12, 1]);
     assert_eq!(&Record::Look.to_bytes()[..], [14]);
+    let date = Record::Date(0x6ab1_2345).to_bytes();
+    assert_eq!((&date[..], date.len()), (&[24, 0, 0, 0, 0, 0x6a, 0xb1, 0x23, 0x45][..], Record::DATE_LEN));
     let seen = Seen {
         address: SocketAddr::from(([192, 0, 2, 1], 0x1234)),
         mss: 1460,

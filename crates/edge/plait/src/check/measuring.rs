@@ -3,7 +3,7 @@
 //! The rate of a path is not measured. One question is in flight at a time and an answer is no longer than its question, so that neither
 //! direction is full for long enough: a burst that a queue takes would be shown as the rate of the path.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 
@@ -42,6 +42,13 @@ impl Watch<'_> {
             self.last = status;
         }
         self.last.as_ref()?.subflows().into_iter().min_by_key(Subflow::id)
+    }
+
+    /// Seconds by which the date in an answer that has just come is later than that of this machine.
+    fn clock_ahead(&self) -> Option<i64> {
+        let there = self.last.as_ref()?.sealed()?.peer_date()?;
+        let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(i128::from(there) - i128::from(here.as_secs())).ok()
     }
 
     /// Whether the connection has a subflow, or tries to open one.
@@ -109,6 +116,7 @@ pub(super) async fn measure(
     let mut watch = Watch { stream, last: None };
     let began = Instant::now();
     let mut answers = watch.ask(QUESTION, ANSWER).await;
+    let clock_ahead = watch.clock_ahead();
     let searches = |first: Option<Subflow>| first.as_ref().is_some_and(is_searching);
     while answers && (began.elapsed() < sample || (began.elapsed() < SEARCH && searches(watch.first()))) {
         answers = watch.ask(QUESTION, ANSWER).await;
@@ -127,7 +135,7 @@ pub(super) async fn measure(
     let rebound = watch.ask_next(ANSWER / 2).await;
     let interference = first.as_ref().map(interference).unwrap_or_default();
     let measured = measured(stream, &watch, first.as_ref(), outlives_silence);
-    (Measured { rebound, ..measured }, interference)
+    (Measured { rebound, clock_ahead, ..measured }, interference)
 }
 
 fn measured(
@@ -158,6 +166,7 @@ fn measured(
         key_exchange: sealed.as_ref().and_then(SealStatus::key_exchange),
         cipher_suite: sealed.as_ref().and_then(SealStatus::cipher_suite),
         peer: watch.last.as_ref().map_or(Peer::Unknown, Status::peer),
+        clock_ahead: None,
     }
 }
 

@@ -23,7 +23,7 @@ impl Connection {
                     }
                 }
                 ForConnection::Opening(id, paths) => self.claim_opening(now, id, paths, host),
-                ForConnection::Look => self.answer_look(),
+                ForConnection::Look => self.answer_look(host.unix_time(now)),
                 ForConnection::Seen { subflow: tag, seen } => {
                     let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);
                     for subflow in self.subflows.touch_all().filter(is_meant) {
@@ -50,8 +50,8 @@ impl Connection {
         self.protection.established_mut().is_some_and(|established| established.ask_look(bytes))
     }
 
-    /// Answers the peer's question for the state of its subflows.
-    fn answer_look(&mut self) {
+    /// Answers the peer's question for the state of its subflows, and for the date here.
+    fn answer_look(&mut self, unix_time: u64) {
         let seen = self.subflows.iter().filter(|subflow| subflow.is_open()).filter_map(|subflow| {
             let syn = subflow.tcp.peer_syn()?;
             let options = [
@@ -65,7 +65,7 @@ impl Connection {
         });
         let seen: Vec<_> = seen.collect();
         if let Some(established) = self.protection.established_mut() {
-            established.answer_look(seen.into_iter());
+            established.answer_look(seen.into_iter(), unix_time);
         }
     }
 

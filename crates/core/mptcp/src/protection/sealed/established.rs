@@ -89,6 +89,8 @@ pub(crate) struct Established {
     pub(super) pending: VecDeque<Record>,
     /// How subflows look at the other end.
     pub(super) look: Look,
+    /// The date that the peer has said last, in seconds since 1970.
+    pub(super) peer_date: Option<u64>,
     /// Records of the peer that are to be acted upon.
     pub(super) arrived: VecDeque<Record>,
     /// Subflows that are no more.
@@ -153,6 +155,7 @@ impl Established {
             announced: 1 + INITIAL_WINDOW,
             pending: VecDeque::new(),
             look: Look::default(),
+            peer_date: None,
             arrived: VecDeque::new(),
             names: Names::default(),
             deliveries: None,
@@ -241,9 +244,10 @@ impl Established {
         can_answer
     }
 
-    /// Answers the peer's question.
-    pub(crate) fn answer_look(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>) {
-        self.look.answer(seen);
+    /// Answers the peer's question; `unix_time` is the date.
+    pub(crate) fn answer_look(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>, unix_time: u64) {
+        let date = self.peer_can(Capability::Date).then_some(unix_time);
+        self.look.answer(seen, date);
     }
 
     /// Whether the peer was told, or will be, that our stream has ended.
@@ -295,6 +299,7 @@ impl Established {
             key_exchange: Some(key_exchange),
             peer: self.peer_identity(),
             instance: *instance,
+            peer_date: self.peer_date,
             is_resumed: *is_resumed,
             mixed_paths: self.mixed_paths(),
             waits_for_paths: self.waits_for_paths(),

@@ -29,13 +29,15 @@ impl Look {
         self.asked = Some(bytes.min(MAX_LOOK));
     }
 
-    /// Queues the answer: the states of as many subflows as there is room for.
-    pub(super) fn answer(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>) {
-        if let Some(bytes) = self.asked.take() {
-            let records = seen.take(bytes / Seen::MAX_RECORD);
-            self.answer =
-                Some((bytes, records.map(|(subflow, seen)| Record::Seen { subflow, seen }).collect()));
-        }
+    /// Queues the answer: the states of as many subflows as there is room for, and the date, in seconds since 1970, if there is one and
+    /// still room for it.
+    pub(super) fn answer(&mut self, seen: impl Iterator<Item = (SubflowTag, Seen)>, date: Option<u64>) {
+        let Some(bytes) = self.asked.take() else { return };
+        let seen = seen.map(|(subflow, seen)| Record::Seen { subflow, seen });
+        let mut records: Vec<_> = seen.take(bytes / Seen::MAX_RECORD).collect();
+        let rest = bytes - records.len() * Seen::MAX_RECORD;
+        records.extend(date.filter(|_| rest >= Record::DATE_LEN).map(Record::Date));
+        self.answer = Some((bytes, records));
     }
 
     pub(super) fn is_idle(&self) -> bool {

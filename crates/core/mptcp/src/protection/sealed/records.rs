@@ -85,6 +85,7 @@ impl Established {
                 Record::Agreed(exchange) => self.confirm_exchange(exchange)?,
                 Record::Void(exchange) => self.void_exchange(exchange),
                 Record::Token(token) => self.peer_token = token,
+                Record::Date(unix_time) => self.peer_date = Some(unix_time),
                 Record::Ticket(ticket) => self.take_ticket(&ticket)?,
                 // Urgent records took effect when their block was verified.
                 Record::MaxData(_) | Record::Gone { .. } | Record::Opened(_) => {}
@@ -148,6 +149,7 @@ impl Established {
                 | Record::Gone { .. }
                 | Record::MaxData(_)
                 | Record::Token(_)
+                | Record::Date(_)
                 | Record::Ticket(_)
                 | Record::Opened(_) => continue,
             });
