@@ -1,5 +1,7 @@
 //! What does not go through the server: options, and the networks of devices.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +10,7 @@ use clap::{Args, ValueEnum};
 use nix::unistd::{Uid, User};
 use serde_json::Value;
 
-use super::rules::Networks;
+use super::rules::{Group, Networks};
 use crate::linux::prefix::Prefix;
 
 /// Where `nft` looks for control groups.
@@ -24,7 +26,7 @@ pub(super) struct ExemptOptions {
     #[arg(long = "direct-user", value_name = "USER")]
     users: Vec<String>,
     /// Let packets of this control group (version 2) leave directly (repeatable). PATH is relative to the root of the groups, as in
-    /// system.slice/backup.service. The group must exist.
+    /// system.slice/backup.service. It may come, go and return.
     #[arg(long = "direct-cgroup", value_name = "PATH")]
     cgroups: Vec<String>,
     /// Let packets leave by this device to the networks that routes lead to over it, default routes excluded (repeatable). For another VPN, or
@@ -79,7 +81,7 @@ pub(super) struct Exempt {
 
 impl ExemptOptions {
     /// # Errors
-    /// A user or a control group does not exist.
+    /// A user does not exist, or the path of a control group is none.
     pub(super) fn look_up(&self) -> anyhow::Result<Exempt> {
         let Self { networks, users, cgroups, devices, marks, never, udp, lan } = self.clone();
         let users = users.iter().map(|name| user(name)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -108,11 +110,6 @@ fn cgroup(path: &str) -> anyhow::Result<String> {
             "{path} is not the path of a control group (--direct-cgroup)\n  fix: as in system.slice/backup.service"
         );
     }
-    if !Path::new(CGROUPS).join(path).is_dir() {
-        bail!(
-            "there is no control group {path} (--direct-cgroup)\n  fix: start its service first, or name its slice"
-        );
-    }
     Ok(path.to_owned())
 }
 
@@ -129,6 +126,15 @@ fn mark(text: &str) -> Result<u32, &'static str> {
     };
     // Without a mark is what all programs send.
     number.ok().filter(|mark| *mark != 0).ok_or("not a mark, as in 51820 or 0xca6c")
+}
+
+/// The groups that are there.
+pub(super) fn present(paths: &[String]) -> Vec<Group> {
+    let group = |path: &String| {
+        let number = fs::metadata(Path::new(CGROUPS).join(path)).ok()?.ino();
+        Some(Group { path: path.clone(), number })
+    };
+    paths.iter().filter_map(group).collect()
 }
 
 impl Networks {
@@ -176,7 +182,8 @@ mod tests {
     #[test]
     fn names_of_the_shell_do_not_become_rules() {
         assert!(device("wg0").is_ok() && device("eth0\" accept").is_err() && device("").is_err());
-        assert!(cgroup("../x").is_err() && cgroup("a\" accept").is_err() && cgroup("no/such/group").is_err());
+        assert!(cgroup("../x").is_err() && cgroup("a\" accept").is_err());
+        assert_eq!(cgroup("/a.slice/b.service/").expect("a path"), "a.slice/b.service");
         assert_eq!((mark("0xca6c"), mark("51820")), (Ok(51820), Ok(51820)));
         assert!(mark("0").is_err() && mark("x").is_err());
         assert!(user("no-such-user-here").is_err() && user("0").is_ok_and(|root| root == 0));

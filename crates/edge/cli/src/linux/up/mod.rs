@@ -98,7 +98,8 @@ impl Up {
         limits::raise_open_files();
         let networks = Networks::read(&exempt.devices);
         let (ports, has_gate) = (doors.ports, doors.gate.is_some());
-        let table = Table::put(Rules { ports, exempt, networks, visitors: visitors::now(), has_gate })?;
+        let (groups, visitors) = (exempt::present(&exempt.cgroups), visitors::now());
+        let table = Table::put(Rules { ports, exempt, networks, groups, visitors, has_gate })?;
         let running = Running::new("up", "the whole host", reload);
         let mut service = Service::new(&running);
         let mut portals = JoinSet::new();

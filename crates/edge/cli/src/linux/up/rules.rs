@@ -51,6 +51,8 @@ pub(super) struct Rules {
     pub(super) exempt: Exempt,
     /// Networks of devices, and the routes over the devices that are exempt.
     pub(super) networks: Networks,
+    /// The exempt control groups that are there.
+    pub(super) groups: Vec<Group>,
     pub(super) visitors: Vec<Visitor>,
     /// Whether first segments wait for an answer of their destination.
     pub(super) has_gate: bool,
@@ -63,6 +65,14 @@ pub(super) struct Networks {
     pub(super) attached: Vec<Prefix>,
     /// Destinations of the routes over exempt devices, default routes excluded.
     pub(super) of_devices: Vec<(String, Vec<Prefix>)>,
+}
+
+/// A control group. Another one may have its path later, and rules are for one of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Group {
+    pub(super) path: String,
+    /// The kernel's number of it.
+    pub(super) number: u64,
 }
 
 /// Whether a network is in one of the private ones.
@@ -136,14 +146,14 @@ impl Rules {
 
     /// Exemptions of what this host sends.
     fn exemptions(&self) -> Vec<String> {
-        let Exempt { users, cgroups, has_udp, .. } = &self.exempt;
+        let Exempt { users, has_udp, .. } = &self.exempt;
         let mut rules = vec!["oifname \"lo\" accept".to_owned(), format!("meta mark {OWN_MARK} accept")];
         if !users.is_empty() {
             rules.push(format!("meta skuid {} accept", set(users.iter())));
         }
-        rules.extend(cgroups.iter().map(|cgroup| {
-            let level = cgroup.split('/').count();
-            format!("socket cgroupv2 level {level} \"{cgroup}\" accept")
+        rules.extend(self.groups.iter().map(|Group { path, number: _ }| {
+            let level = path.split('/').count();
+            format!("socket cgroupv2 level {level} \"{path}\" accept")
         }));
         // DHCP: both ports are those of root.
         rules.push("meta nfproto ipv4 udp sport 68 udp dport 67 accept".to_owned());
@@ -272,7 +282,7 @@ mod tests {
             attached: networks(&["192.168.7.0/24", "203.0.113.0/24", "fd77:1::/64", "2001:db8:1::/64"]),
             of_devices: vec![("wg0".to_owned(), networks(&["10.8.0.0/16"]))],
         };
-        Rules { ports, exempt, networks, visitors: Vec::new(), has_gate: true }
+        Rules { ports, exempt, networks, groups: Vec::new(), visitors: Vec::new(), has_gate: true }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
+use super::exempt::present;
 use super::rules::{HELD_TABLE, Networks, Rules, TABLE};
 use crate::linux::network;
 use crate::output::say;
@@ -123,12 +124,21 @@ impl Keeper {
                     continue;
                 }
             }
-            if has_changed && list(TABLE) != self.whole {
+            let groups = present(&self.rules.exempt.cgroups);
+            if groups != self.rules.groups {
+                self.rules.groups = groups;
+                self.put("the control groups of this host have changed");
+            } else if has_changed && !self.is_whole() {
                 self.put("another program has changed the rules of plait up");
             } else if self.held.as_mut().is_some_and(|held| !held.is_there()) {
                 self.put("another program has ended the process that holds rules of plait up");
             }
         }
+    }
+
+    /// Whether the first table is there as it was put. Without a listing, it was removed as soon as it was put.
+    fn is_whole(&self) -> bool {
+        self.whole.is_some() && list(TABLE) == self.whole
     }
 
     fn put(&mut self, why: &str) {
