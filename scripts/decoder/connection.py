@@ -2,7 +2,7 @@
 
 import struct
 
-from . import keys, negotiation, records
+from . import datagrams, keys, negotiation, records
 from .stream import OVERHEAD, Body, Stream
 
 SIDES = "ab"
@@ -16,7 +16,7 @@ class Connection:
         self.subflows, self.agreed, self.streams = [first], None, {}
         self.exchanges, self.mixes, self.offers = {}, {}, {}
         self.tags = {}
-        self.counts = dict.fromkeys(("transmissions", "acks", "questions", "answers", "shares", "joins", "syn_data"), 0)
+        self.counts = dict.fromkeys(("transmissions", "acks", "questions", "answers", "shares", "joins", "syn_data", "datagrams", "reports"), 0)
         first.initiator, first.name, first.connection = "a", 0, self
 
     def agree(self):
@@ -165,6 +165,7 @@ class Connection:
             self.check_syn_data(subflow)
             self.check_path_keys(subflow)
             self.check_said(subflow)
+            datagrams.check(self, subflow)
         for stream in self.streams.values():
             for relative in sorted(set(stream.blocks) - stream.visited):
                 stream.fail(stream.blocks[relative][0], f"block {relative} begins where no block does")

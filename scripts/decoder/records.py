@@ -3,8 +3,8 @@
 import ipaddress
 
 PADDING = 9
-LIFE, REFUSED, LOOK, TICKET, DATE = (1 << bit for bit in (0, 1, 2, 3, 5))
-CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET", DATE: "DATE"}
+LIFE, REFUSED, LOOK, TICKET, DATAGRAMS, DATE = (1 << bit for bit in range(6))
+CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET", DATAGRAMS: "DATAGRAMS", DATE: "DATE"}
 REASONS = ("closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone")
 REFUSALS = ("other", "not authorized", "full", "draining")
 
@@ -72,6 +72,24 @@ def seen(fields):
     return {"subflow": fields.number(8), **fields.address(), "mss": fields.number(2), "options": fields.number(1)}
 
 
+def flow_of(fields):
+    flow = fields.number(4)
+    if flow >= 1 << 30:
+        raise RecordError("a flow of more than 30 bits")
+    return flow
+
+
+def open_flow(fields):
+    return {"flow": flow_of(fields), "destination": fields.take(fields.number(1)).decode("utf-8", "replace")}
+
+
+def datagram(fields):
+    flow, ecn = flow_of(fields), fields.number(1)
+    if ecn > 3:
+        raise RecordError("an ECN codepoint that does not exist")
+    return {"flow": flow, "ecn": ecn, "bytes": len(fields.take(fields.number(2)))}
+
+
 # Kind: name, reader, and the capability of the receiver that it needs.
 RECORDS = {
     0x01: ("EOF", nothing, 0),
@@ -92,6 +110,9 @@ RECORDS = {
     0x11: ("VOID", exchange, LIFE),
     0x12: ("REFUSED", refused, REFUSED),
     0x14: ("AGREED", exchange, 0),
+    0x15: ("OPEN_FLOW", open_flow, DATAGRAMS),
+    0x16: ("CLOSE_FLOW", lambda fields: {"flow": flow_of(fields), "sent": fields.number(8)}, DATAGRAMS),
+    0x17: ("DATAGRAM", datagram, DATAGRAMS),
     0x18: ("DATE", lambda fields: {"unix_time": fields.number(8)}, DATE),
 }
 # Nothing but padding may follow these in a block.

@@ -31,6 +31,10 @@ class Subflow:
 
     def take(self, segment):
         side = 0 if segment.source == self.ends[0] else 1
+        if segment.flags == 0:
+            # A capture shows a datagram so.
+            self.say(segment, side, "datagram", segment.payload)
+            return
         if flow.is_syn(segment):
             self.take_syn(segment, side)
             return
@@ -74,6 +78,8 @@ class Subflow:
                 known.setdefault(offset, (segment.time, int.from_bytes(data[4:], "big")))
             elif low in (2, 3) and len(data) == 17:
                 self.say(segment, side, "question" if low == 2 else "answer", data)
+            elif low == 4 and len(data) == 19:
+                self.say(segment, side, "report", data)
         self.take_dss(segment, side, tag)
 
     def take_dss(self, segment, side, tag):

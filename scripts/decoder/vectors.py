@@ -3,12 +3,14 @@
 import hashlib
 import json
 import pathlib
+import struct
 
-from . import keys, negotiation, records
+from . import datagrams, keys, negotiation, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "crates/core"
 SEALED = ROOT / "protect/tests/vectors"
 LIFE = SEALED / "life.json"
+DATAGRAMS = SEALED / "datagrams.json"
 MS = bytes(range(0x40, 0x60))
 SUBFLOW = 0x2A1EBCDC41F173F1
 EXCHANGE = {"subflow": SUBFLOW, "number": 65537}
@@ -92,6 +94,59 @@ def transcript_of(enos):
     return said, b"".join(said.values())
 
 
+# Flow, ECN codepoint, number, piece and payload of the datagrams with the counters 0, 1, 2 and 3.
+SENT = (
+    (0, 0, None, None, b""),
+    (63, 1, 7, None, b"copies have a number"),
+    (64, 2, None, None, b"two bytes of flow"),
+    ((1 << 30) - 1, 3, 0xFFFFFFFF, (3, 4), b"the last piece"),
+)
+
+
+def datagrams_json():
+    """All of datagrams.json."""
+    found = []
+    for way in ("ab", "ba"):
+        for generation in generations(way, 2):
+            for suite in keys.SUITES:
+                for subflow in (0, SUBFLOW):
+                    sealed = [
+                        datagrams.seal(generation, suite, subflow, at, payload, flow=flow, ecn=ecn, number=number, piece=piece).hex()
+                        for at, (flow, ecn, number, piece, payload) in enumerate(SENT)
+                    ]
+                    report = datagrams.report_option(generation, subflow, 4, 3, 250).hex()
+                    name = {"way": way, "generation": generation.number, "suite": suite, "subflow": f"{subflow:016x}"}
+                    found.append({**name, "sealed": sealed, "report": report})
+    names = ("flow", "ecn", "number", "piece", "payload")
+    sent = [dict(zip(names, (*each[:4], each[4].hex()))) for each in SENT]
+    records_of = {
+        "open_flow": b"\x15" + struct.pack(">IB", 6, 7) + b"host:53",
+        "close_flow": b"\x16" + struct.pack(">IQ", 6, 1000),
+        "datagram": b"\x17" + struct.pack(">IBH", 6, 1, 5) + b"voice",
+    }
+    note = "written by scripts/decode --write-vectors; the counters of sent are 0, 1, 2 and 3, a report has next 4, count 3, delay 250"
+    return {"note": note, "ms": MS.hex(), "sent": sent, "found": found, "records": {k: v.hex() for k, v in records_of.items()}}
+
+
+def check_datagrams(checks, published):
+    for name, value in json.loads(json.dumps(datagrams_json())).items():
+        checks.equal(f"datagrams.json, {name}", value, published[name])
+    for known in published["found"]:
+        generation = generations(known["way"], 2)[known["generation"]]
+        for at, (sealed, sent) in enumerate(zip(known["sealed"], published["sent"])):
+            data = bytes.fromhex(sealed)
+            head = datagrams.parse(data)
+            text = datagrams.open_with(generation, known["suite"], int(known["subflow"], 16), head, at, data)
+            checks.equal("datagram", (head.flow, head.counter, text and text.hex() or ""), (sent["flow"], at, sent["payload"]))
+    for name, fields in (
+        ("open_flow", {"flow": 6, "destination": "host:53"}),
+        ("close_flow", {"flow": 6, "sent": 1000}),
+        ("datagram", {"flow": 6, "ecn": 1, "bytes": 5}),
+    ):
+        found = records.parse(bytes.fromhex(published["records"][name]), records.DATAGRAMS)
+        checks.equal(f"datagrams.json, {name} read", found, [(name.upper(), fields)])
+
+
 def of_tls():
     said, transcript = transcript_of(("45062321a001", "450501a001"))
     out = {name: value.hex() for name, value in said.items()}
@@ -129,13 +184,15 @@ class Checks:
 def run(write):
     if write:
         LIFE.write_text(json.dumps(life(), indent=1) + "\n")
-        print(f"decode: {LIFE} is written")
+        DATAGRAMS.write_text(json.dumps(datagrams_json(), indent=1) + "\n")
+        print(f"decode: {LIFE} and {DATAGRAMS} are written")
         return 0
     checks = Checks()
     published = json.loads(LIFE.read_text())
     for name, value in life().items():
         checks.equal(f"life.json, {name}", value, published[name])
     check_records(checks, published["records"])
+    check_datagrams(checks, json.loads(DATAGRAMS.read_text()))
     check_sealed(checks, json.loads((SEALED / "mptcpsec_ms1.json").read_text()))
     check_mix(checks, json.loads((SEALED / "path_mix.json").read_text()))
     known = json.loads((ROOT / "handshake/tests/vectors/tcpcrypt.json").read_text())

@@ -56,6 +56,12 @@ impl Datagrams {
     pub fn write(&mut self, segment: &Segment) {
         self.bytes.clear();
         self.size = 0;
+        if segment.is_datagram() {
+            // Its header is in the payload. It is alone in its batch.
+            self.bytes.extend_from_slice(&segment.payload);
+            self.size = self.bytes.len();
+            return;
+        }
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
         let header = if is_syn { MAX_HEADER } else { HEADER + segment.options.len().next_multiple_of(4) };
         for wire in segment.split() {
@@ -130,9 +136,18 @@ pub fn parse_datagram(
         return Err(Malformed::Checksum);
     }
     let ports = (SocketAddr::new(source, word(0)), SocketAddr::new(destination, word(2)));
+    if is_beside(shown) {
+        return Arrived::Datagram(UDP_HEADER..bytes.len()).segment(ports, ecn, bytes);
+    }
     let head = Head::parse(shown)?;
     let payload = bytes.slice(UDP_HEADER + head.len..);
     Train { size: payload.len().max(1) as u16, payload: 0..payload.len(), head }.segment(ports, ecn, &payload)
+}
+
+/// Whether these bytes, as a socket shows them, are a datagram beside the stream: the upper half of the first byte, where a segment has its
+/// data offset of at least 5, is 0, and the lower half is 4 or more, which tells it from STUN (RFC 7983).
+fn is_beside(shown: &[u8]) -> bool {
+    shown.first().is_some_and(|first| (0x04..0x10).contains(first))
 }
 
 /// The sum over the pseudo-header of UDP and `datagram`.
@@ -242,14 +257,48 @@ impl Train {
     }
 }
 
+/// What a socket has received.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Arrived {
+    /// A segment, or a super-segment.
+    Train(Train),
+    /// A datagram beside the stream, with its header: its place in the buffer.
+    Datagram(Range<usize>),
+}
+
+impl Arrived {
+    /// The segment, between these addresses; `bytes` is the buffer that it was found in.
+    ///
+    /// # Errors
+    /// One of the ports is zero.
+    pub fn segment(
+        self,
+        (source, destination): (SocketAddr, SocketAddr),
+        ecn: u8,
+        bytes: &Bytes,
+    ) -> Result<Segment, Malformed> {
+        match self {
+            Self::Train(train) => train.segment((source, destination), ecn, bytes),
+            Self::Datagram(_) if source.port() == 0 || destination.port() == 0 => Err(Malformed::Address),
+            Self::Datagram(place) => Ok(Segment::datagram(source, destination, ecn, bytes.slice(place))),
+        }
+    }
+}
+
 /// Takes datagrams apart that lie in `buffer` one behind the other, each `stride` bytes long but the last, as receive offload merges
 /// them; calls `each` for each train, in order, and for what is malformed. Payload of a train is moved together
 /// within `buffer`. An empty datagram says nothing: it is what keeps a NAT from forgetting.
-pub fn trains(buffer: &mut [u8], stride: usize, mut each: impl FnMut(Result<Train, Malformed>)) {
+pub fn trains(buffer: &mut [u8], stride: usize, mut each: impl FnMut(Result<Arrived, Malformed>)) {
     let mut current: Option<Train> = None;
     let mut start = 0;
     while start < buffer.len() {
         let end = buffer.len().min(start + stride.max(1));
+        if is_beside(&buffer[start..end]) {
+            current.take().into_iter().for_each(|train| each(Ok(Arrived::Train(train))));
+            each(Ok(Arrived::Datagram(start..end)));
+            start = end;
+            continue;
+        }
         match Head::parse(&buffer[start..end]) {
             Ok(head) => {
                 let payload = start + head.len..end;
@@ -263,18 +312,18 @@ pub fn trains(buffer: &mut [u8], stride: usize, mut each: impl FnMut(Result<Trai
                     Some(_) | None => {
                         // Below 65,536, as the length of UDP is.
                         let train = Train { head, size: payload.len().max(1) as u16, payload };
-                        current.replace(train).into_iter().for_each(|train| each(Ok(train)));
+                        current.replace(train).into_iter().for_each(|train| each(Ok(Arrived::Train(train))));
                     }
                 }
             }
             Err(reason) => {
-                current.take().into_iter().for_each(|train| each(Ok(train)));
+                current.take().into_iter().for_each(|train| each(Ok(Arrived::Train(train))));
                 each(Err(reason));
             }
         }
         start = end;
     }
-    current.into_iter().for_each(|train| each(Ok(train)));
+    current.into_iter().for_each(|train| each(Ok(Arrived::Train(train))));
 }
 
 #[cfg(test)]

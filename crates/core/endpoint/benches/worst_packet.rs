@@ -122,6 +122,7 @@ impl Peer {
             public_v6: None,
             mtu: 1500,
             up: true,
+            datagrams: false,
         };
         server.set_path(now, path);
         let mut config = Config::default();

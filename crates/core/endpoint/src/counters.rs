@@ -9,6 +9,8 @@ pub struct Counters {
     pub stray_resets: u64,
     /// ICMP errors about segments without a connection.
     pub stray_icmp: u64,
+    /// Datagrams without a subflow (never answered).
+    pub stray_datagrams: u64,
     /// Segments and joins to an address that this host does not have.
     pub not_ours: u64,
     /// Segments whose source address and port equal the destination.

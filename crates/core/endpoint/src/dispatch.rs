@@ -35,6 +35,10 @@ impl Endpoint {
             self.counters.not_ours += 1;
             return;
         }
+        if segment.is_datagram() {
+            self.handle_datagram(arrival, segment);
+            return;
+        }
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         if self.deliver(now, segment) {
             return;

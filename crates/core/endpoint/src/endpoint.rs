@@ -312,9 +312,11 @@ impl Endpoint {
             let event = self.notices.pop()?;
             let is_wanted = match event {
                 Event::Incoming(id) => self.listeners.has_waiting(id),
-                Event::Connected(id) | Event::Readable(id) | Event::Writable(id) | Event::Closed(id) => {
-                    self.held(id).is_some()
-                }
+                Event::Connected(id)
+                | Event::Readable(id)
+                | Event::Writable(id)
+                | Event::Datagrams(id)
+                | Event::Closed(id) => self.held(id).is_some(),
             };
             if is_wanted {
                 return Some(event);
@@ -471,11 +473,11 @@ impl Endpoint {
     }
 
     /// Returns the connection, if an application holds it.
-    fn held(&self, id: ConnectionId) -> Option<&Entry> {
+    pub(crate) fn held(&self, id: ConnectionId) -> Option<&Entry> {
         self.connections.get(&id).filter(|entry| entry.stage == Stage::Held)
     }
 
-    fn held_mut(&mut self, id: ConnectionId) -> Option<&mut Entry> {
+    pub(crate) fn held_mut(&mut self, id: ConnectionId) -> Option<&mut Entry> {
         self.connections.get_mut(&id).filter(|entry| entry.stage == Stage::Held)
     }
 

@@ -11,6 +11,7 @@ mod absence;
 mod claims;
 mod cookies;
 mod counters;
+mod datagrams;
 mod demux;
 mod dispatch;
 mod endpoint;

@@ -215,6 +215,7 @@ impl Endpoint {
             }
             ConnectionEvent::Connected => self.on_connected(now, id),
             ConnectionEvent::PathsMixed => self.tell(id, Event::Connected(id)),
+            ConnectionEvent::Datagrams => self.tell(id, Event::Datagrams(id)),
             ConnectionEvent::Readable => self.tell(id, Event::Readable(id)),
             ConnectionEvent::Writable => self.tell(id, Event::Writable(id)),
             ConnectionEvent::Closed(error) => self.on_closed(now, id, error),
@@ -362,6 +363,7 @@ mod tests {
             public_v6: None,
             mtu: 1500,
             up,
+            datagrams: false,
         }
     }
 

@@ -16,6 +16,8 @@ pub enum Event {
     Readable(ConnectionId),
     /// [`crate::Endpoint::write`] takes bytes again.
     Writable(ConnectionId),
+    /// [`crate::Endpoint::poll_flow_news`] has flows.
+    Datagrams(ConnectionId),
     /// The connection is over, in order or not; [`crate::Endpoint::end`] tells which.
     Closed(ConnectionId),
 }

@@ -56,7 +56,7 @@ impl Surroundings {
         let cookies = Cookies::new(&isn_secret);
         isn_secret.zeroize();
         let instance = Instance::draw(&mut *secret);
-        let introduction = Introduction { capabilities: Capabilities::OURS, instance };
+        let introduction = Introduction { capabilities: Capabilities::SUPPORTED, instance };
         Self {
             paths: Paths::default(),
             demux: Demux::default(),

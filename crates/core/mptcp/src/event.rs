@@ -30,6 +30,8 @@ pub enum Event {
     Readable,
     /// Room to write after a refusal.
     Writable,
+    /// A flow of datagrams, a datagram, or the end of a flow has arrived.
+    Datagrams,
     /// Nothing more arrives and nothing can be sent; `None` for an orderly end. Subflows may still have to finish closing. The owner must
     /// poll the connection until [`crate::Connection::is_done`].
     Closed(Option<ConnectionError>),

@@ -11,6 +11,7 @@ mod closing;
 mod config;
 mod connection;
 mod data_space;
+mod datagrams;
 mod event;
 mod host;
 mod log;
@@ -28,6 +29,7 @@ mod timers;
 
 pub use config::{Config, Fallback, Protect, Ratchet, ScrambleSettings, SealedSettings, WithoutTrusted};
 pub use connection::Connection;
+pub use datagrams::{Datagram, DatagramRefused, FlowEnded, FlowError, FlowId, FlowNews, PathChoice};
 pub use event::{ConnectionError, Event, ReadError, Unscrambled};
 pub use host::{Host, OpeningClaim, OpeningName, Refused, SMALLEST_SHARE};
 pub use memory::Memory;
@@ -42,4 +44,5 @@ pub use scheduler::Scheduler;
 pub use status::{
     AttemptOutcome, AttemptStage, AttemptStatus, Counters, Negotiated, PeerIdentity, PlainReason,
 };
+pub use status::{DatagramCounters, DatagramStatus, DatagramsOnSubflow};
 pub use status::{PathReport, PathReports, ScrambleStatus, SealedStatus, Status, SubflowStatus};

@@ -40,7 +40,8 @@ impl Connection {
     pub fn memory(&self) -> Memory {
         let of_subflows =
             self.subflows.iter().map(|subflow| subflow.tcp.memory() + subflow.state.waiting_bytes());
-        let streams = self.outgoing.kept() + self.incoming.memory();
+        let datagrams = self.datagrams.as_ref().map_or(0, |datagrams| datagrams.memory());
+        let streams = self.outgoing.kept() + self.incoming.memory() + datagrams;
         Memory {
             used: streams as u64 + of_subflows.sum::<u64>(),
             promised: if self.closing.is_over() { 0 } else { self.promised() },

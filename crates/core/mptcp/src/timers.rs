@@ -30,13 +30,15 @@ pub(crate) enum Timer {
     Life,
     /// The first block of a sealed connection counts as damaged.
     Repair,
+    /// A report about datagrams is due, or none has come.
+    Datagrams,
     /// Both ends of a sealed connection are verified. The wait for the last acknowledgment is over.
     Closing,
 }
 
 impl Timer {
     /// All timers, in the order in which those due at the same time run.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Subflows,
         Self::ThirdAck,
         Self::Announcement,
@@ -46,6 +48,7 @@ impl Timer {
         Self::Handshake,
         Self::Life,
         Self::Repair,
+        Self::Datagrams,
         Self::Closing,
         Self::Stall,
         Self::Join,

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// The modules of the crate: each may use those before it, and none behind it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "log",
     "role",
     "event",
@@ -22,6 +22,7 @@ const ORDER: [&str; 21] = [
     "receive",
     "subflows",
     "send",
+    "datagrams",
     "protection",
     "closing",
     "connection",

@@ -29,6 +29,7 @@ mod ack;
 mod aead;
 mod block;
 mod check;
+mod datagram;
 mod generation;
 mod hkdf;
 mod identity;
@@ -37,6 +38,9 @@ mod opener;
 mod option_tag;
 mod path_key;
 mod record;
+mod record_fields;
+mod replay;
+mod report;
 mod schedule;
 mod sealer;
 mod secret;
@@ -55,6 +59,9 @@ pub use ack::{ACK_OPTION_LEN, AckContext, AckTag};
 pub use aead::BlockKey;
 pub use block::{BLOCK_OVERHEAD, BlockBuffer, Kind, MAX_PLAIN, Payload, SealedBlock};
 pub use check::{CHECK_OPTION_LEN, Check, CheckTag};
+pub use datagram::{
+    DATAGRAM_OVERHEAD, DatagramError, DatagramHead, MAX_FLOW, MAX_PIECES, OpenedDatagram, Piece,
+};
 pub use hkdf::{Hkdf, OutputTooLong};
 pub use identity::{ConnectionIdentity, JoinHmacs, JoinTranscript};
 pub use limits::KeyLimits;
@@ -64,7 +71,10 @@ pub use path_key::{
     ANSWER_LEN, Exchange, OFFER_LEN, PathKeyError, PathKeys, PathNumber, PathOffer, Share, ShareLog, Speaker,
     exchange_of,
 };
-pub use record::{GoneReason, MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, RefusalReason, Seen};
+pub use record::{
+    GoneReason, MAX_DESTINATION, MAX_RECORDS, OPENING_LEN, Record, RecordError, Records, RefusalReason, Seen,
+};
+pub use report::{REPORT_OPTION_LEN, Report, ReportTag};
 pub use schedule::{ConnectionSecrets, Role};
 pub use sealer::{KeyUsedUp, SealJob, Sealer, UpdateRefused};
 pub use secret::{ExporterSecret, JoinSecret, MasterSecret, MixSecret, ResumeSecret};

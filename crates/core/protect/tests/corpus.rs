@@ -1,4 +1,4 @@
-//! Replays the seeds of the fuzz targets for blocks and control records.
+//! Replays the seeds of the fuzz targets for blocks, control records and datagrams.
 
 mod properties;
 #[path = "../../../../fuzz/replay.rs"]
@@ -16,4 +16,9 @@ fn blocks() {
 #[test]
 fn control_records() {
     replay("records", 8, &EFFORT, properties::records);
+}
+
+#[test]
+fn datagrams() {
+    replay("datagram", 6, &EFFORT, properties::datagram);
 }

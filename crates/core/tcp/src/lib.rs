@@ -26,6 +26,7 @@ extern crate alloc;
 mod ack_policy;
 mod acknowledgment;
 mod arrival;
+mod beside;
 mod challenge;
 mod closing;
 mod compose;

@@ -23,7 +23,8 @@ impl Connection {
     }
 
     pub(crate) fn congestion_room(&self) -> u64 {
-        self.congestion_window().saturating_sub(self.pipe())
+        let beside = if self.send.beside == 0 { 0 } else { self.beside() };
+        (self.congestion_window() - beside).saturating_sub(self.pipe())
     }
 
     /// Offsets that the peer's window still takes.

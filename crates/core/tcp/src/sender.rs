@@ -93,6 +93,8 @@ pub(crate) struct Sender {
     pub(crate) unused: Unused,
     /// End of the last segment that was not full (Nagle).
     pub(crate) small_until: u64,
+    /// Bytes of the owner that are in flight beside the stream.
+    pub(crate) beside: u32,
     /// Where the retransmission timeout counts from.
     pub(crate) rto_from: Instant,
     pub(crate) last_sent: Instant,
@@ -131,6 +133,7 @@ impl Sender {
             limited_until: 0,
             unused: Unused { since: now, most: 0 },
             small_until: 0,
+            beside: 0,
             rto_from: now,
             last_sent: now,
             progress_at: now,

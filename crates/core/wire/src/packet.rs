@@ -45,6 +45,15 @@ impl Packet {
             }
         }
     }
+
+    /// Takes apart a packet in which captures and simulations show a datagram beside the stream: one of TCP without any flag. `None` if it
+    /// is something else, or malformed.
+    pub fn datagram_shown(bytes: &Bytes) -> Option<Segment> {
+        let ip = IpHeader::parse(bytes, Extent::Whole).ok().filter(|ip| ip.protocol == TCP)?;
+        ip.check_addresses().ok()?;
+        let segment = Segment::parse_shown(bytes, &ip, 0, Trust::Verify).ok()?;
+        segment.is_datagram().then_some(segment)
+    }
 }
 
 const TCP: u8 = Protocol::Tcp.number();

@@ -109,6 +109,32 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A datagram beside the stream, sealed and with its header: a segment without any flag, which TCP never sends. A carrier over UDP sends
+    /// its payload as it is. Over TCP there is no such segment: [`Packet::parse`](crate::Packet::parse) refuses it.
+    pub fn datagram(source: SocketAddr, destination: SocketAddr, ecn: u8, payload: Bytes) -> Self {
+        // No datagram of UDP is longer than 65,535 bytes.
+        let segment_size = payload.len().clamp(1, usize::from(u16::MAX)) as u16;
+        Self {
+            source,
+            destination,
+            seq: SeqNum::new(0),
+            ack: SeqNum::new(0),
+            flags: Flags(0),
+            window: 0,
+            urgent: 0,
+            options: OptionBytes::new(),
+            payload,
+            segment_size,
+            ecn,
+            flow_label: 0,
+        }
+    }
+
+    /// Whether it is a datagram beside the stream.
+    pub fn is_datagram(&self) -> bool {
+        self.flags == Flags(0)
+    }
+
     /// Sequence space it takes: payload, SYN and FIN.
     pub fn len_seq(&self) -> u32 {
         let control = u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));

@@ -4,8 +4,8 @@
 -- It runs behind TCP's dissector, on the segments whose SYN had an option of Multipath TCP, and on UDP datagrams that carry such segments.
 
 local bits, fields, keys = require("plait_bits"), require("plait_fields"), require("plait_keys")
-local exposure, packet, show, tracker =
-    require("plait_exposure"), require("plait_packet"), require("plait_show"), require("plait_tracker")
+local datagram, exposure, packet, show, tracker =
+    require("plait_datagram"), require("plait_exposure"), require("plait_packet"), require("plait_show"), require("plait_tracker")
 
 -- The types of ports of a packet, which Wireshark has no names for in Lua.
 local PORT_TCP, PORT_UDP = 2, 3
@@ -67,6 +67,15 @@ function plait.dissector(tvb, pinfo, root)
     if not segment then
         return
     end
+    if segment.flags == 0 and segment.payload_range and datagram.is_one(segment.payload) then
+        -- A capture of plait shows a datagram so.
+        if world:knows(segment) then
+            local words = datagram.draw(plait, fields.all, root, segment.payload_range)
+            pinfo.cols.protocol = "plait"
+            pinfo.cols.info:append(" [" .. words .. "]")
+        end
+        return
+    end
     local view = world.frames[segment.frame]
     if not view then
         view = world:take(segment)
@@ -94,13 +103,18 @@ local udp = Proto("plait_udp", "TCP in UDP")
 udp.prefs.ports = Pref.range("UDP ports", "", "Ports of datagrams that carry segments, where a capture lacks their SYN", 65535)
 
 function udp.dissector(tvb, pinfo, root)
-    local datagram = tvb:raw()
-    local header, size = packet.unfolded(datagram, bits.short(pinfo.src_port) .. bits.short(pinfo.dst_port))
+    local raw = tvb:raw()
+    if datagram.is_one(raw) then
+        pinfo.cols.protocol = "plait"
+        pinfo.cols.info = datagram.draw(plait, fields.all, root, tvb:range())
+        return tvb:len()
+    end
+    local header, size = packet.unfolded(raw, bits.short(pinfo.src_port) .. bits.short(pinfo.dst_port))
     if not header then
         return 0
     end
     root:add(udp, tvb:range())
-    local whole = ByteArray.new(header .. datagram:sub(size + 1), true)
+    local whole = ByteArray.new(header .. raw:sub(size + 1), true)
     Dissector.get("tcp"):call(whole:tvb("TCP segment"), pinfo, root)
     return tvb:len()
 end

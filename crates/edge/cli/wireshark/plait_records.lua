@@ -5,13 +5,14 @@ local bits = require("plait_bits")
 local records = {}
 
 records.PADDING = 9
-records.CAPABILITIES = { LIFE = 0, REFUSED = 1, LOOK = 2, TICKET = 3, DATE = 5 }
+records.CAPABILITIES = { LIFE = 0, REFUSED = 1, LOOK = 2, TICKET = 3, DATAGRAMS = 4, DATE = 5 }
 records.REASONS = {
     [0] = "closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone",
 }
 records.REFUSALS = { [0] = "other", "not authorized", "full", "draining" }
 
--- Kind: name and fields. A field has the name of its protocol field and its length; `address` and `ticket` have lengths of their own.
+-- Kind: name and fields. A field has the name of its protocol field and its length; `address`, `ticket`, `destination` and
+-- `datagram` have lengths of their own.
 local LAYOUTS = {
     [0x01] = { "EOF" },
     [0x02] = { "KEY_UPDATE" },
@@ -32,6 +33,9 @@ local LAYOUTS = {
     [0x11] = { "VOID", { "subflow", 8 }, { "exchange", 4 } },
     [0x12] = { "REFUSED", { "refused", 1 } },
     [0x14] = { "AGREED", { "subflow", 8 }, { "exchange", 4 } },
+    [0x15] = { "OPEN_FLOW", { "flow", 4 }, { "destination" } },
+    [0x16] = { "CLOSE_FLOW", { "flow", 4 }, { "sent", 8 } },
+    [0x17] = { "DATAGRAM", { "flow", 4 }, { "ecn", 1 }, { "datagram" } },
     [0x18] = { "DATE", { "date", 8 } },
 }
 
@@ -52,6 +56,13 @@ local function measure(field, text, at)
         if length and (length < 1 or length > 192) then
             return nil
         end
+    end
+    if name == "destination" then
+        length = text:byte(at)
+        at = at + 1
+    elseif name == "datagram" then
+        length = at + 1 <= #text and bits.number(text, at, 2) or nil
+        at = at + 2
     end
     if not length or at + length - 1 > #text then
         return nil
@@ -101,7 +112,11 @@ function records.shown(field)
         return records.REASONS[value:byte()] or tostring(value:byte())
     elseif name == "refused" then
         return records.REFUSALS[value:byte()] or records.REFUSALS[0]
-    elseif name == "subflow" or name == "limit" or name == "opening" or name == "ticket" or name == "token" then
+    elseif name == "destination" then
+        return value
+    elseif name == "datagram" then
+        return ("%d bytes"):format(#value)
+    elseif name == "sent" or name == "subflow" or name == "limit" or name == "opening" or name == "ticket" or name == "token" then
         return bits.hex(value)
     end
     return ("%d"):format(bits.number(value, 1, #value))

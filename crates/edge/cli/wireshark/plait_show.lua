@@ -44,7 +44,9 @@ end
 
 local function record_value(tree, range, field)
     local name, number = field.name, #field.value <= 4 and bits.number(field.value, 1, #field.value)
-    if name == "address" or name == "opening" or name == "ticket" then
+    if name == "destination" then
+        tree:add(F["record.destination"], range, records.shown(field))
+    elseif name == "address" or name == "opening" or name == "ticket" or name == "datagram" then
         if name == "address" then
             tree:add(F["record.address"], range, records.shown(field))
         else
@@ -229,6 +231,12 @@ local function option_lines(tree, header, options, view, words)
         derived(line, F["check.value"], wide_of(check.value))
         tag(line, F["check.tag"], check, "the tag of CHECK")
         words[#words + 1] = check.kind == 2 and "CHECK question" or "CHECK answer"
+    end
+    if view.report then
+        for _, name in ipairs({ "next", "count", "delay" }) do
+            derived(tree, F["report." .. name], view.report[name])
+        end
+        words[#words + 1] = "REPORT"
     end
     if view.fast_close then
         tag(tree, F["fastclose.tag"], view.fast_close, "the key of MP_FASTCLOSE")

@@ -130,6 +130,11 @@ function Tracker:adopt(subflow)
     its.subflows[#its.subflows + 1] = subflow
 end
 
+-- Whether a segment belongs to a known subflow.
+function Tracker:knows(segment)
+    return self.subflows[segment.source .. " " .. segment.destination] ~= nil
+end
+
 -- Takes a segment: `frame`, `source`, `destination`, `seq`, `flags`, `options`, `payload`. Returns what it means; nil for
 -- segments of other connections.
 function Tracker:take(segment)
@@ -270,6 +275,8 @@ function Tracker:take_options(segment, view)
                 view.path_key = this:path_key(this:unwrap(bits.number(data, 4, 4)), bits.number(data, 8, 2))
             elseif (low == 2 or low == 3) and #data == 20 then
                 view.checks[#view.checks + 1] = its:take_check(subflow, side, low, data:sub(4))
+            elseif low == 4 and #data == 22 then
+                view.report = { next = bits.number(data, 5, 4), count = bits.number(data, 9, 4), delay = bits.number(data, 13, 2) }
             end
         end
     end

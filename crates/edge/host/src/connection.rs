@@ -18,11 +18,12 @@ use crate::shared::{Awaited, Interest, Phase, Shared};
 /// The connection wakes one task that reads and one that writes, which are the last that have polled. Any number of tasks may await the
 /// opening and the end.
 #[derive(Clone)]
-pub struct Connection(Arc<Handle>);
+pub struct Connection(pub(crate) Arc<Handle>);
 
-struct Handle {
-    shared: Arc<Shared>,
-    id: ConnectionId,
+/// Releases the connection with its last holder.
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: ConnectionId,
 }
 
 impl Connection {

@@ -363,6 +363,7 @@ mod tests {
             public_v6: None,
             mtu: 1500,
             up: true,
+            datagrams: false,
         };
         endpoint.set_path(clock.now(), path);
         let wake = Arc::new(Wake::new().expect("a signal"));

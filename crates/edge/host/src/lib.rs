@@ -59,6 +59,7 @@ mod control;
 mod driver;
 mod error;
 mod failure;
+mod flow;
 mod host;
 mod listener;
 mod log;
@@ -100,6 +101,7 @@ pub use connection::Connection;
 pub use control::PathControl;
 pub use error::Error;
 pub use failure::{FailedAttempt, Failure};
+pub use flow::Flow;
 pub use host::{Host, HostSettings};
 pub use listener::Listener;
 pub use os_random::OsRandom;
@@ -118,6 +120,7 @@ pub use plait_mptcp::{
     ScrambleSettings, ScrambleStart, ScrambleStatus, SealedSettings, SealedStatus, Seen, Status,
     SubflowStatus, TrustedPaths, Unscrambled, WithoutTrusted,
 };
+pub use plait_mptcp::{Capability, Datagram, DatagramRefused, DatagramStatus, FlowError, PathChoice};
 pub use plait_tcp::congestion::Algorithm as CongestionControl;
 pub use plait_tcp::{Closed, Ecn, PeerSyn};
 pub use pool::{Buffer, Pool};

@@ -220,6 +220,7 @@ fn endpoint(now: Instant, number: u8) -> Endpoint {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     };
     endpoint.set_path(now, path);
     endpoint

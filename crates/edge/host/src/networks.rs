@@ -258,6 +258,7 @@ mod tests {
                 public_v6: None,
                 mtu: 1500,
                 up: false,
+                datagrams: false,
             });
             if self.fails { Err(Error::NoFreeRange) } else { Ok(()) }
         }

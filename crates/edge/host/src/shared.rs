@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use plait_base::Instant;
 use plait_carrier::MalformedCounts;
 use plait_endpoint::{ConnectionId, Endpoint, Event, ListenerId};
+use plait_mptcp::FlowNews;
 
 use crate::carriers::PathCarriers;
 use crate::clock::Clock;
@@ -69,6 +70,8 @@ pub(crate) enum Awaited {
     Opening(ConnectionId),
     /// Both directions of the connection have ended.
     Closing(ConnectionId),
+    /// A flow of datagrams of the connection to accept, or a datagram in one.
+    Flow(ConnectionId, FlowNews),
     /// A connection to accept.
     Incoming(ListenerId),
     /// The end of the last connection.
@@ -89,6 +92,7 @@ struct Waiters {
     open: Tasks,
     read: Option<Waker>,
     write: Option<Waker>,
+    flows: BTreeMap<FlowNews, Tasks>,
     close: Tasks,
     is_closed: bool,
 }
@@ -159,6 +163,13 @@ impl State {
         self.connections.remove(&id);
     }
 
+    /// Forgets the tasks that wait for a flow, which is closed.
+    pub(crate) fn remove_flow(&mut self, id: ConnectionId, flow: FlowNews) {
+        if let Some(waiters) = self.connections.get_mut(&id) {
+            waiters.flows.remove(&flow);
+        }
+    }
+
     pub(crate) fn add_listener(&mut self, id: ListenerId) {
         self.listeners.insert(id, Tasks::default());
     }
@@ -192,6 +203,9 @@ impl State {
         match awaited {
             Awaited::Opening(id) => self.connections.get_mut(&id).map(|waiters| &mut waiters.open),
             Awaited::Closing(id) => self.connections.get_mut(&id).map(|waiters| &mut waiters.close),
+            Awaited::Flow(id, news) => {
+                self.connections.get_mut(&id).map(|waiters| waiters.flows.entry(news).or_default())
+            }
             Awaited::Incoming(id) => self.listeners.get_mut(&id),
             Awaited::Drained => Some(&mut self.drained),
         }
@@ -201,7 +215,16 @@ impl State {
     pub(crate) fn collect_wakers(&mut self, woken: &mut Vec<Waker>) {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Connected(id) => self.take_tasks(Awaited::Opening(id), woken),
+                Event::Connected(id) => {
+                    self.take_tasks(Awaited::Opening(id), woken);
+                    // The peer may have opened flows before.
+                    self.take_tasks(Awaited::Flow(id, FlowNews::Offered), woken);
+                }
+                Event::Datagrams(id) => {
+                    while let Some(news) = self.endpoint.poll_flow_news(id) {
+                        self.take_tasks(Awaited::Flow(id, news), woken);
+                    }
+                }
                 Event::Readable(id) => self.take(id, Interest::Read, woken),
                 Event::Writable(id) => self.take(id, Interest::Write, woken),
                 Event::Closed(id) => {
@@ -273,6 +296,7 @@ impl Waiters {
         self.open.take(woken);
         woken.extend(self.read.take());
         woken.extend(self.write.take());
+        self.flows.values_mut().for_each(|tasks| tasks.take(woken));
         self.close.take(woken);
     }
 }

@@ -51,6 +51,8 @@ figures! {
         stray_resets,
         /// ICMP errors about segments without a connection.
         stray_icmp,
+        /// Datagrams without a subflow (never answered).
+        stray_datagrams,
         /// Segments and joins to an address that this host does not have.
         not_ours,
         /// Segments whose source address and port equal the destination.

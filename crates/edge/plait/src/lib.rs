@@ -69,7 +69,7 @@
 //! # Examples
 //!
 //! `examples/` has whole programs: `echo`, `http_get` (plain, to any web server), `sealed_server` (for listed clients),
-//! `pinned_and_ca`, `path_control`, `hyper_client`, `axum_server` and `send_file` (with its progress).
+//! `datagram_echo` (over two paths), `pinned_and_ca`, `path_control`, `hyper_client`, `axum_server` and `send_file` (with its progress).
 
 #![allow(clippy::disallowed_methods, reason = "keys are in files, and names are looked up")]
 
@@ -81,6 +81,7 @@ mod choice;
 mod clients;
 mod connecting;
 mod counters;
+mod datagrams;
 #[cfg(feature = "dnssec")]
 mod dnssec;
 #[cfg(not(feature = "dnssec"))]
@@ -109,8 +110,8 @@ mod trust;
 
 pub use crate::host::{Host, HostBuilder};
 pub use ::plait_host::{
-    CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathObstacle, Pulse, Scheduler,
-    is_clock_synchronized, mark_sockets, own_mark,
+    CarrierKind as Carrier, Carriers, CongestionControl, LOOPBACK, PathChoice, PathObstacle, Pulse,
+    Scheduler, is_clock_synchronized, mark_sockets, own_mark,
 };
 pub use attempt::{Attempt, Obstacle};
 pub use both::Both;
@@ -120,6 +121,7 @@ pub use choice::CarrierChoice;
 pub use clients::{Applicant, Clients, Refusal};
 pub use connecting::ConnectOptions;
 pub use counters::{ConnectionCounters, HostState, HostTotals};
+pub use datagrams::{DatagramTotals, Datagrams, DatagramsOnPath, Flow};
 #[cfg(feature = "dnssec")]
 pub use dnssec::{DnssecAnchors, DnssecAnchorsError};
 pub use error::{Error, ErrorKind};

@@ -228,6 +228,7 @@ mod tests {
             public_v6: None,
             mtu: 1500,
             up: true,
+            datagrams: false,
         };
         let Devices { shared, .. } = Devices::behind_one_gateway(&["eth0", "wlan0"]);
         let in_use = |class| {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::plait_host::{Config, Fallback, Protect, SealedSettings};
+use ::plait_host::{Capability, Config, Fallback, Protect, SealedSettings};
 use plait_handshake::{Fingerprint, Handshakes, KeyExchanges, Policy, Tep, Tickets};
 use plait_keys::{KeyLogFile, OpenKeyLogError};
 use plait_protect::sealed::Suite;
@@ -83,6 +83,7 @@ pub struct Sealing {
     key_exchanges: KeyExchanges,
     tickets: Option<Tickets>,
     may_repeat: bool,
+    datagrams: bool,
     pub(crate) weaker: Weaker,
 }
 
@@ -108,6 +109,7 @@ impl Sealing {
             key_exchanges: KeyExchanges::All,
             tickets: Some(Tickets::default()),
             may_repeat: false,
+            datagrams: false,
             weaker,
         }
     }
@@ -159,6 +161,11 @@ impl Sealing {
         Self { may_repeat: true, ..self }
     }
 
+    /// Takes datagrams beside the stream, if the peer does too ([`Stream::datagrams`](crate::Stream::datagrams)).
+    pub fn datagrams(self) -> Self {
+        Self { datagrams: true, ..self }
+    }
+
     /// Writes the secrets of the connection to this file.
     pub fn key_log(self, log: &KeyLog) -> Self {
         Self { key_log: Some(log.clone()), ..self }
@@ -200,6 +207,9 @@ impl Sealing {
         let mut sealed = SealedSettings::opener(Arc::clone(&handshakes));
         sealed.require_paths = expected.require_paths;
         sealed.may_repeat = self.may_repeat;
+        if self.datagrams {
+            sealed.capabilities = sealed.capabilities.with(Capability::Datagrams);
+        }
         sealed.policy = self.weaker.policy();
         sealed.teps = teps_of(self.handshakes.as_deref());
         if !expected.takes_any_key() {

@@ -1,6 +1,6 @@
 //! The protection of connections that we accept.
 
-use ::plait_host::{Config, Protect, SealedSettings};
+use ::plait_host::{Capability, Config, Protect, SealedSettings};
 use plait_handshake::{KeyExchanges, ListenerSettings};
 
 use crate::certificate::SharedCertificate;
@@ -46,6 +46,7 @@ pub struct SealedService {
     require_paths: u8,
     key_exchanges: KeyExchanges,
     continues_sessions: bool,
+    datagrams: bool,
     weaker: Weaker,
 }
 
@@ -113,6 +114,7 @@ impl SealedService {
             require_paths: 0,
             key_exchanges: KeyExchanges::All,
             continues_sessions: true,
+            datagrams: false,
             weaker: Weaker::Nothing,
         }
     }
@@ -147,6 +149,12 @@ impl SealedService {
     /// Gives no client a ticket, as [`Sealing::full_handshakes`](crate::Sealing::full_handshakes).
     pub fn full_handshakes(self) -> Self {
         Self { continues_sessions: false, ..self }
+    }
+
+    /// Takes datagrams beside the stream from clients that do too ([`Stream::datagrams`](crate::Stream::datagrams)). The application then has
+    /// to accept or refuse the flows that a client opens.
+    pub fn datagrams(self) -> Self {
+        Self { datagrams: true, ..self }
     }
 
     /// Writes the secrets of the connections to this file.
@@ -185,6 +193,9 @@ impl SealedService {
         sealed.policy = weaker.policy();
         sealed.require_paths = self.require_paths;
         sealed.teps = teps_of(self.handshakes.as_deref());
+        if self.datagrams {
+            sealed.capabilities = sealed.capabilities.with(Capability::Datagrams);
+        }
         let fallback = weaker.fallback();
         Config { protect: Protect::Sealed(sealed), fallback, ..config.clone() }
     }

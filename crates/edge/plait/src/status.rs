@@ -10,6 +10,7 @@ use crate::attempt::Attempt;
 use crate::both::Both;
 use crate::choice::{self, CarrierChoice};
 use crate::counters::{self, ConnectionCounters};
+use crate::datagrams::DatagramTotals;
 use crate::networks::SharedNetwork;
 use crate::path::PathState;
 use crate::path_totals::PathTotals;
@@ -206,6 +207,12 @@ impl Status {
     #[must_use]
     pub fn carriers(&self) -> Vec<CarrierChoice> {
         choice::of(&self.paths(), &self.attempts(), &self.subflows(), self.tcp_missing.as_deref())
+    }
+
+    /// Totals of datagrams beside the stream; `None` if there have been none, nor a flow.
+    #[must_use]
+    pub fn datagrams(&self) -> Option<DatagramTotals> {
+        self.status.datagrams.as_ref().map(|datagrams| DatagramTotals::new(datagrams, &self.paths))
     }
 
     /// Totals of dropped, refused and repaired things.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::datagrams::Datagrams;
 use crate::error::Error;
 use crate::halves::{ReadHalf, WriteHalf};
 use crate::status::{Monitor, Peer, Status};
@@ -82,6 +83,12 @@ impl Stream {
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.read.monitor.clone()
+    }
+
+    /// Returns the datagrams of the connection. They live beside the stream, whichever is dropped first.
+    #[must_use]
+    pub fn datagrams(&self) -> Datagrams {
+        Datagrams::new(self.monitor())
     }
 
     /// Reads the next bytes without copying them; `None` at the end of the stream. Dropping the future loses none.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plait::{
-    Carrier, Carriers, Clients, ErrorKind, Host, Identity, LOOPBACK, Listener, Protection, Service, Subflow,
-    Trust,
+    Carrier, Carriers, Clients, ErrorKind, Host, Identity, LOOPBACK, Listener, PathChoice, Protection,
+    SealedService, Sealing, Service, Subflow, Trust,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -276,4 +276,71 @@ async fn a_port_that_a_program_has_is_not_taken_and_one_that_was_given_back_is_f
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("still ours");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_go_both_ways_beside_the_stream_and_end_with_their_flow() {
+    let (server, client) = (host(), host());
+    let identity = Identity::generate().expect("random bytes");
+    let listener =
+        listen(&server, || SealedService::new(&identity, Clients::anyone()).datagrams().into()).await;
+    let port = listener.port();
+    let echo = tokio::spawn(async move {
+        let stream = listener.accept().await.expect("the client connects");
+        let datagrams = stream.datagrams();
+        let (refused, destination) = datagrams.accept().await.expect("a flow");
+        assert_eq!(destination, "nowhere.example:9");
+        drop(refused);
+        let (flow, destination) = datagrams.accept().await.expect("a flow");
+        assert_eq!(destination, "echo.example:7");
+        while let Some((payload, ecn)) = flow.recv_with_ecn().await {
+            flow.send_with_ecn(payload, ecn).expect("it is open");
+        }
+        drop(flow);
+        assert!(datagrams.accept().await.is_none(), "the connection has ended");
+    });
+    let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
+    let sealing = Sealing::new(Trust::pinned(identity.fingerprint())).datagrams();
+    let mut stream = within(client.connect(remote, sealing)).await.expect("it answers");
+    let datagrams = stream.datagrams();
+    let refused = datagrams.open("nowhere.example:9", PathChoice::Fastest).expect("both take datagrams");
+    assert_eq!(within(refused.recv()).await, None, "the server has refused it");
+    assert_eq!(refused.send("late").map_err(|error| error.kind()), Err(ErrorKind::Closed));
+    let flow = datagrams.open("echo.example:7", PathChoice::Duplicate).expect("both take datagrams");
+    assert!(flow.largest() > 1200, "{}", flow.largest());
+    let longest = (4 * flow.largest()).min(65_535);
+    for len in [0, 1, 1200, flow.largest(), longest] {
+        // Unreliable: the queue of a socket of a busy machine may be full.
+        let sent = pattern(len.next_multiple_of(8))[..len].to_vec();
+        let got = within(async {
+            loop {
+                flow.send_with_ecn(sent.clone(), 1).expect("it is open");
+                match tokio::time::timeout(Duration::from_secs(1), flow.recv_with_ecn()).await {
+                    Ok(Some((got, ecn))) if got.len() == sent.len() => break (got, ecn),
+                    Ok(Some(_)) | Err(_) => {}
+                    Ok(None) => panic!("the flow has ended"),
+                }
+            }
+        });
+        let (got, ecn) = got.await;
+        assert!(got == sent && ecn == 1, "{len}");
+    }
+    let long = vec![0; longest + 1];
+    assert_eq!(flow.send(long).map_err(|error| error.kind()), Err(ErrorKind::InvalidInput));
+    drop(flow);
+    within(stream.shutdown()).await.expect("in order");
+    drop((stream, datagrams, refused));
+    within(echo).await.expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_need_both_ends_to_ask_for_them() {
+    let (server, client) = (host(), host());
+    let identity = Identity::generate().expect("random bytes");
+    let listener = listen(&server, || Service::sealed(&identity, Clients::anyone())).await;
+    let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
+    let sealing = Sealing::new(Trust::pinned(identity.fingerprint())).datagrams();
+    let stream = within(client.connect(remote, sealing)).await.expect("it answers");
+    let opened = stream.datagrams().open("echo.example:7", PathChoice::Fastest);
+    assert_eq!(opened.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
 }

@@ -143,6 +143,7 @@ impl World {
             public_v6: None,
             mtu: 1500,
             up: true,
+            datagrams: false,
         };
         self.hosts[host.0].endpoint.set_path(self.now, path);
     }
@@ -394,6 +395,11 @@ impl World {
         }
         let Host { endpoint, malformed, .. } = &mut self.hosts[host.0];
         let arrival = Arrival::at(self.now);
+        if let Some(datagram) = Packet::datagram_shown(&frame.bytes) {
+            endpoint.handle_segment(arrival, &datagram);
+            self.pump(host);
+            return;
+        }
         match Packet::parse(&frame.bytes, frame.segment_size, frame.trust) {
             Ok(Packet::Tcp(segment)) => endpoint.handle_segment(arrival, &segment),
             Ok(Packet::Icmp(error)) => endpoint.handle_icmp(arrival, &error),
@@ -413,6 +419,8 @@ impl World {
             let Some(event) = host.endpoint.poll_event() else { return };
             match event {
                 Event::Incoming(listener) => self.welcome(index, listener),
+                // A test asks when it looks.
+                Event::Datagrams(_) => {}
                 Event::Connected(id) | Event::Readable(id) | Event::Writable(id) | Event::Closed(id) => {
                     self.call(index, id);
                 }

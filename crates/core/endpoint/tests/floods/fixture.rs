@@ -289,6 +289,7 @@ fn path(number: u8, address: IpAddr) -> Path {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     }
 }
 

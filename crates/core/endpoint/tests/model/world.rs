@@ -141,6 +141,7 @@ fn path(number: usize, address: Ipv4Addr, up: bool) -> Path {
         public_v6: None,
         mtu: 1500,
         up,
+        datagrams: false,
     }
 }
 
@@ -325,6 +326,8 @@ impl<'a> World<'a> {
             let Some(event) = self.hosts[host].endpoint.poll_event() else { return };
             match event {
                 Event::Incoming(_) => self.accept(host),
+                // No application here takes datagrams.
+                Event::Datagrams(_) => {}
                 Event::Connected(id) | Event::Readable(id) | Event::Writable(id) | Event::Closed(id) => {
                     self.call(host, id);
                 }

@@ -16,5 +16,6 @@ pub(crate) fn path() -> Path {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     }
 }

@@ -28,6 +28,7 @@ use plait_wire::{IcmpError, ResetReason, Segment};
 use crate::closing::Closing;
 use crate::connection::handshake::SubflowOpening;
 use crate::connection::notices::Notices;
+use crate::datagrams::Datagrams;
 use crate::paths::PathManager;
 use crate::protection::sealed::{CryptoJob, CryptoResult, Established};
 use crate::protection::{Mode, Protection};
@@ -73,6 +74,8 @@ pub struct Connection {
     /// Ways to the peer.
     pub(crate) paths: PathManager,
     pub(crate) notices: Notices,
+    /// Datagrams beside the streams, from the first flow on.
+    pub(crate) datagrams: Option<Box<Datagrams>>,
     pub(crate) counters: Counters,
     /// Memory that the host has for outgoing bytes of the application, if it is less than the send buffer.
     pub(crate) send_share: usize,
@@ -130,6 +133,7 @@ impl Connection {
             closing: Closing::default(),
             paths: PathManager::default(),
             notices: Notices::default(),
+            datagrams: None,
             counters: Counters::default(),
             send_share: usize::MAX,
             timers: Cell::new(None),
@@ -156,7 +160,11 @@ impl Connection {
     /// Handles a segment for one of its subflows.
     pub fn handle_segment(&mut self, now: Instant, id: SubflowId, segment: &Segment, host: &mut dyn Host) {
         if let Some(index) = self.subflows.index_of(id) {
-            self.take_segment(now, index, segment, host);
+            if segment.is_datagram() {
+                self.take_datagram(now, index, segment);
+            } else {
+                self.take_segment(now, index, segment, host);
+            }
             self.settle(now, host);
         }
     }
@@ -181,7 +189,12 @@ impl Connection {
                 Timer::NoSubflow => self.run_outage(now),
                 Timer::Handshake => self.give_up_handshake(host),
                 // Checked after every event.
-                Timer::Stall | Timer::Join | Timer::Life | Timer::Repair | Timer::Closing => {}
+                Timer::Stall
+                | Timer::Join
+                | Timer::Life
+                | Timer::Repair
+                | Timer::Datagrams
+                | Timer::Closing => {}
             }
         }
         self.settle(now, host);
@@ -373,6 +386,7 @@ impl Connection {
             bytes_delivered: self.outgoing.delivered(),
             bytes_read: self.incoming.bytes_read(),
             age: now.saturating_since(self.opened),
+            datagrams: self.datagram_status(),
             counters: self.counters,
         }
     }
@@ -427,6 +441,7 @@ impl Connection {
         self.announce_addresses(host);
         self.end_if_forgotten(now, host);
         self.open_joins(now, host);
+        self.progress_datagrams(now);
         if self.send_room() > 0 {
             self.notices.writable();
         }
@@ -454,6 +469,7 @@ impl Connection {
             (Timer::Handshake, self.handshake_deadline()),
             (Timer::Life, self.life_deadline()),
             (Timer::Repair, self.repair_deadline()),
+            (Timer::Datagrams, self.datagram_deadline()),
             (Timer::Closing, self.closing.closing_deadline()),
         ] {
             timers.set(timer, at);

@@ -38,6 +38,13 @@ impl Notices {
         }
     }
 
+    /// Reports that something about datagrams has arrived.
+    pub(crate) fn datagrams(&mut self) {
+        if self.events.back() != Some(&Event::Datagrams) {
+            self.push(Event::Datagrams);
+        }
+    }
+
     /// Reports that there is something to read.
     pub(crate) fn readable(&mut self) {
         if !core::mem::replace(&mut self.is_readable_told, true) {

@@ -1,7 +1,7 @@
 //! The MPTCP options of one segment, extracted once.
 
 use arrayvec::ArrayVec;
-use plait_protect::sealed::CheckTag;
+use plait_protect::sealed::{CheckTag, ReportTag};
 use plait_wire::{AddAddr, Dss, MpCapable, MpJoin, MpReset, MptcpOption, Segment, TcpOption, options};
 
 /// Largest number of address ids in one REMOVE_ADDR: the option space limits it.
@@ -31,6 +31,8 @@ pub(crate) struct Signals {
     pub(crate) tag: Option<[u8; TAG_LEN]>,
     /// Proof of life, asked for or given.
     pub(crate) check: Option<CheckTag>,
+    /// A report about datagrams.
+    pub(crate) report: Option<ReportTag>,
     /// A message of an exchange of shares begins here: relative subflow sequence number, and length.
     pub(crate) path_key: Option<(u32, u16)>,
     /// Options that could not be read.
@@ -63,6 +65,7 @@ impl Signals {
             || self.fail.is_some()
             || self.fast_close.is_some()
             || self.check.is_some()
+            || self.report.is_some()
             || self.path_key.is_some()
     }
 
@@ -92,6 +95,9 @@ impl Signals {
             }
             MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: low_bits @ (2 | 3), data } => {
                 self.check = self.check.or(CheckTag::parse(*low_bits, data));
+            }
+            MptcpOption::Unknown { subtype: EXPERIMENTAL, low_bits: 4, data } => {
+                self.report = self.report.or(ReportTag::parse(data));
             }
             MptcpOption::Unknown { .. } => {}
         }

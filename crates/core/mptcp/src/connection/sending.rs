@@ -18,6 +18,10 @@ use crate::{Connection, Event};
 
 impl Connection {
     pub(crate) fn next_segment(&mut self, now: Instant) -> Option<Segment> {
+        // Before the stream: their room beside it is limited.
+        if let Some(datagram) = self.next_datagram(now) {
+            return Some(datagram);
+        }
         loop {
             if let Some(segment) = self.poll_subflows(now) {
                 return Some(segment);
@@ -50,7 +54,11 @@ impl Connection {
                     // One at a time; the next one goes with an ACK of its own.
                     subflow.tcp.request_ack();
                 }
-                if subflow.owes_data_ack(segment, stream.next) || subflow.owes_check(segment) {
+                let has_payload = !segment.payload.is_empty();
+                if subflow.state.sealed_mut().owes_after_report(has_payload, stream.next)
+                    || subflow.owes_data_ack(segment, stream.next)
+                    || subflow.owes_check(segment)
+                {
                     subflow.tcp.request_ack();
                 }
                 self.subflows.on_spoken(index, true);
@@ -388,6 +396,9 @@ impl Connection {
     pub(crate) fn reap(&mut self) {
         while let Some(subflow) = self.subflows.take_closed() {
             self.protection.forget(&subflow.state);
+            if let Some(datagrams) = &mut self.datagrams {
+                datagrams.forget(subflow.state.id());
+            }
             self.notices.push(Event::SubflowClosed { id: subflow.state.id(), tuple: subflow.state.tuple() });
         }
     }

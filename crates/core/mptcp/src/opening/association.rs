@@ -224,6 +224,22 @@ impl Association {
         pass!(self.ask_life());
     }
 
+    /// The open connection, for its datagrams; `None` while this host is opening it.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        match self {
+            Self::Opening(_) => None,
+            Self::Connection(connection) => Some(connection),
+        }
+    }
+
+    /// The same to look at.
+    pub fn connection(&self) -> Option<&Connection> {
+        match self {
+            Self::Opening(_) => None,
+            Self::Connection(connection) => Some(connection),
+        }
+    }
+
     /// As [`Connection::finish`].
     pub fn finish(&mut self, now: Instant) {
         pass!(self.finish(now));

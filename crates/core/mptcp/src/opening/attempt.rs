@@ -97,7 +97,10 @@ impl Attempt {
     /// Takes an event of its connection. Returns an event on which the owner of all attempts has to act.
     pub(super) fn take_event(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::SubflowOpened { .. } | Event::SubflowClosed { .. } | Event::PathsMixed => {
+            Event::SubflowOpened { .. }
+            | Event::SubflowClosed { .. }
+            | Event::PathsMixed
+            | Event::Datagrams => {
                 return Some(event);
             }
             Event::Connected => self.is_connected = true,

@@ -247,6 +247,7 @@ mod tests {
                 public_v6,
                 mtu,
                 up: true,
+                datagrams: false,
             });
         }
         paths

@@ -42,6 +42,8 @@ pub struct Path {
     pub mtu: u16,
     /// Whether it can be used now (carrier, address).
     pub up: bool,
+    /// Whether its carrier takes datagrams beside the segments of a subflow, as UDP does.
+    pub datagrams: bool,
 }
 
 impl Path {
@@ -190,6 +192,7 @@ mod tests {
             public_v6: None,
             mtu: 1500,
             up,
+            datagrams: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Status of a connection for display.
 
 mod attempts;
+mod datagrams;
 mod path_report;
 
 use plait_base::{Duration, Instant, PathId, SubflowId};
@@ -9,6 +10,7 @@ use plait_protect::sealed::Seen;
 use plait_tcp::FourTuple;
 
 pub use attempts::{AttemptOutcome, AttemptStage, AttemptStatus};
+pub use datagrams::DatagramCounters;
 pub use path_report::{PathReport, PathReports};
 
 use crate::{ScrambleStart, TrustedPaths};
@@ -176,8 +178,36 @@ pub struct Status {
     pub bytes_read: u64,
     /// Time since it was opened.
     pub age: Duration,
+    /// Datagrams, if this host has sent one, has a flow, or has received a datagram.
+    pub datagrams: Option<DatagramStatus>,
     /// Events that were dropped, refused or repeated, by reason.
     pub counters: Counters,
+}
+
+/// Datagrams of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DatagramStatus {
+    /// Totals.
+    pub counters: DatagramCounters,
+    /// Those of each present subflow that has carried some.
+    pub subflows: Vec<DatagramsOnSubflow>,
+}
+
+/// Datagrams over one subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatagramsOnSubflow {
+    /// The subflow.
+    pub id: SubflowId,
+    /// Its path.
+    pub path: PathId,
+    /// Sent over it.
+    pub sent: u64,
+    /// Arrived over it, for the first time on it.
+    pub arrived: u64,
+    /// Sent over it, and lost by the peer's reports.
+    pub lost: u64,
+    /// Bytes in flight.
+    pub in_flight: u32,
 }
 
 /// Events that were dropped, refused or repaired, by reason; totals of one connection.

@@ -1,7 +1,7 @@
 //! State of one subflow that only a sealed connection has.
 
 use bytes::Bytes;
-use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Seen, SubflowTag};
+use plait_protect::sealed::{GoneReason, JoinTranscript, PathNumber, Report, Seen, SubflowTag};
 
 use super::delivery::Delivery;
 use super::inbox::Inbox;
@@ -54,6 +54,10 @@ pub(crate) struct SealedSubflow {
     times_seen: u64,
     /// Whether TCP has to report missing bytes, which needs the room of a tag.
     has_gaps: bool,
+    /// A report about datagrams that waits for a segment.
+    report: Option<Report>,
+    /// Whether the last segment carried a report.
+    has_just_reported: bool,
 }
 
 /// Blocks in the SYN of a join, or in the SYN/ACK.
@@ -331,6 +335,28 @@ impl SealedSubflow {
     /// Whether TCP has to report missing bytes, which needs the room of a tag.
     pub(crate) fn has_gaps(&self) -> bool {
         self.has_gaps
+    }
+
+    /// Stores a report about datagrams for the next segment without payload, in the place of an older one.
+    pub(crate) fn owe_report(&mut self, report: Report) {
+        self.report = Some(report);
+    }
+
+    /// Returns the report that waits.
+    pub(crate) fn report(&self) -> Option<Report> {
+        self.report
+    }
+
+    /// Notes that it was written.
+    pub(crate) fn on_reported(&mut self) {
+        (self.report, self.has_just_reported) = (None, true);
+    }
+
+    /// Takes whether an ACK must follow the segment that just left: one with the report that it had no room for, or with the Data-ACK that
+    /// a report has left out. `next` is what is to be acknowledged.
+    pub(crate) fn owes_after_report(&mut self, has_payload: bool, next: u64) -> bool {
+        let has_just_reported = core::mem::take(&mut self.has_just_reported);
+        has_just_reported && !self.has_told(next) || has_payload && self.report.is_some()
     }
 
     /// Returns its state at the peer by the last answer.

@@ -21,6 +21,7 @@ fn path() -> Path {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     }
 }
 

@@ -144,6 +144,7 @@ pub(crate) fn path(number: usize, side: usize) -> Path {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     }
 }
 
@@ -261,6 +262,7 @@ impl World {
                 }
                 Event::Connected
                 | Event::PathsMixed
+                | Event::Datagrams
                 | Event::Readable
                 | Event::Writable
                 | Event::Closed(_) => {}

@@ -14,13 +14,17 @@ pub enum Capability {
     Look,
     /// Bit 3: the control record TICKET (0x0d).
     Ticket,
+    /// Bit 4: datagrams beside the stream, with the control records OPEN_FLOW (0x15), CLOSE_FLOW (0x16) and DATAGRAM (0x17), and the tagged
+    /// option REPORT. A host lists it if its application has asked for datagrams.
+    Datagrams,
     /// Bit 5: the control record DATE (0x18). A host that lists [`Capability::Look`], too, says the date in its answer to LOOK.
     Date,
 }
 
 impl Capability {
     /// All of them, from the lowest bit up.
-    pub const ALL: [Self; 5] = [Self::Life, Self::Refused, Self::Look, Self::Ticket, Self::Date];
+    pub const ALL: [Self; 6] =
+        [Self::Life, Self::Refused, Self::Look, Self::Ticket, Self::Datagrams, Self::Date];
 
     const fn bit(self) -> u32 {
         match self {
@@ -28,6 +32,7 @@ impl Capability {
             Self::Refused => 1 << 1,
             Self::Look => 1 << 2,
             Self::Ticket => 1 << 3,
+            Self::Datagrams => 1 << 4,
             Self::Date => 1 << 5,
         }
     }
@@ -41,13 +46,16 @@ impl Capabilities {
     /// None.
     pub const NONE: Self = Self(0);
 
-    /// Those of this implementation.
+    /// Those of this implementation that every connection lists: all except [`Capability::Datagrams`].
     pub const OURS: Self = Self::NONE
         .with(Capability::Life)
         .with(Capability::Refused)
         .with(Capability::Look)
         .with(Capability::Ticket)
         .with(Capability::Date);
+
+    /// All that this implementation has, for connections whose application asks for more than [`Capabilities::OURS`].
+    pub const SUPPORTED: Self = Self::OURS.with(Capability::Datagrams);
 
     /// The capabilities with these bits.
     pub const fn from_bits(bits: u32) -> Self {

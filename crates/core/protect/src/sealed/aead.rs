@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+pub(super) use aws_lc_rs::aead::NONCE_LEN;
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use plait_base::Dsn;
 use zeroize::Zeroizing;
 
@@ -76,9 +77,15 @@ impl BlockKey {
 
     /// N = iv XOR ((H & C0) || 000 || DSN64).
     pub(super) fn nonce(&self, header: Header, dsn: Dsn) -> [u8; NONCE_LEN] {
-        let mut nonce = *self.iv;
+        let mut nonce = self.nonce_of(dsn.bits());
         nonce[0] ^= header.bits() & 0xc0;
-        for (byte, position) in nonce[NONCE_LEN - 8..].iter_mut().zip(dsn.bits().to_be_bytes()) {
+        nonce
+    }
+
+    /// N = iv XOR (0000 || u64).
+    pub(super) fn nonce_of(&self, number: u64) -> [u8; NONCE_LEN] {
+        let mut nonce = *self.iv;
+        for (byte, position) in nonce[NONCE_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
             *byte ^= position;
         }
         nonce

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::aead::BlockKey;
+use super::datagram::DatagramKeys;
 use super::option_tag::{OptionKey, SubflowTag};
 use super::schedule::DirectionSecrets;
 use super::secret::MixSecret;
@@ -15,6 +16,7 @@ pub(super) struct Generation {
     block_key: Arc<BlockKey>,
     /// One entry per subflow of the connection. The connection reports when one is gone.
     option_keys: Vec<(SubflowTag, OptionKey)>,
+    datagram_keys: DatagramKeys,
 }
 
 impl Generation {
@@ -51,6 +53,12 @@ impl Generation {
         &self.option_keys[index].1
     }
 
+    /// The key for datagrams on `subflow`, derived at its first use.
+    pub(super) fn datagram_key(&mut self, suite: Suite, subflow: SubflowTag) -> &BlockKey {
+        let secrets = &self.secrets;
+        self.datagram_keys.get_or_derive(subflow, || secrets.datagram_key(suite, subflow))
+    }
+
     /// Returns the option key of a name that may never become a subflow. It is not stored, so that invented names use no memory.
     pub(super) fn option_key_once(&self, subflow: SubflowTag) -> OptionKey {
         self.secrets.option_key(subflow)
@@ -58,16 +66,21 @@ impl Generation {
 
     pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {
         self.option_keys.retain(|(of, _)| *of != subflow);
+        self.datagram_keys.forget(subflow);
     }
 
     /// Returns the rest after all its blocks have arrived: keys for tags that are still in flight.
     pub(super) fn retire(self) -> RetiredGeneration {
-        RetiredGeneration { wire: self.wire(), option_keys: self.option_keys }
+        RetiredGeneration {
+            wire: self.wire(),
+            option_keys: self.option_keys,
+            datagram_keys: self.datagram_keys,
+        }
     }
 
     fn numbered(number: u64, secrets: DirectionSecrets, suite: Suite) -> Self {
         let block_key = Arc::new(secrets.block_key(suite));
-        Self { number, secrets, block_key, option_keys: Vec::new() }
+        Self { number, secrets, block_key, option_keys: Vec::new(), datagram_keys: DatagramKeys::default() }
     }
 
     #[cfg(test)]
@@ -84,6 +97,7 @@ impl Generation {
 pub(super) struct RetiredGeneration {
     wire: u8,
     option_keys: Vec<(SubflowTag, OptionKey)>,
+    datagram_keys: DatagramKeys,
 }
 
 impl RetiredGeneration {
@@ -93,7 +107,13 @@ impl RetiredGeneration {
         Some(&key.1)
     }
 
+    /// The key for datagrams of a subflow that had one, if these six bits mean this generation.
+    pub(super) fn datagram_key(&self, wire: u8, subflow: SubflowTag) -> Option<&BlockKey> {
+        self.datagram_keys.get(subflow).filter(|_| self.wire == wire)
+    }
+
     pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.datagram_keys.forget(subflow);
         self.option_keys.retain(|(of, _)| *of != subflow);
     }
 }

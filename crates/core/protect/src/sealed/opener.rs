@@ -10,8 +10,11 @@ use super::ack::{AckContext, AckTag};
 use super::aead::{BlockKey, WrongTag};
 use super::block::{BLOCK_OVERHEAD, DATA_TAG_LEN, HEADER_LEN, Header, Kind, data_tag, writable};
 use super::check::CheckTag;
+use super::datagram::{Claimed, DatagramError, OpenedDatagram};
 use super::generation::{Generation, RetiredGeneration};
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, OptionKey, SubflowTag};
+use super::replay::ReplayWindow;
+use super::report::{Report, ReportTag};
 use super::secret::{MixSecret, PathSecret};
 use super::signals::{JoinKeys, SignalSecrets, Signals};
 use super::suite::Suite;
@@ -32,7 +35,14 @@ pub struct Opener {
     /// The shares of paths for the next generation.
     mixes: Vec<MixSecret>,
     has_opened: bool,
+    /// The datagrams that have arrived on each subflow.
+    arrived: Vec<(SubflowTag, ReplayWindow)>,
+    /// Datagrams with a wrong tag since the last change of keys.
+    forged: u64,
 }
+
+/// Datagrams with a wrong tag after which no further one of these keys is opened: the limit of integrity of RFC 9147, section 4.5.3.
+const MAX_FORGED: u64 = 1 << 36;
 
 impl Opener {
     pub(super) fn new(current: Generation, signals: Signals, suite: Suite) -> Self {
@@ -45,6 +55,8 @@ impl Opener {
             next: None,
             mixes: Vec::new(),
             has_opened: false,
+            arrived: Vec::new(),
+            forged: 0,
         }
     }
 
@@ -187,6 +199,75 @@ impl Opener {
         self.check_tag(subflow, tag.generation(), |key| tag.is_right(key))
     }
 
+    /// Checks a report of the peer about the datagrams below `sent` that this end has sent on the subflow, and returns it.
+    ///
+    /// # Errors
+    /// As [`Opener::check_ack`].
+    pub fn check_report(
+        &mut self,
+        subflow: SubflowTag,
+        tag: &ReportTag,
+        sent: u64,
+    ) -> Result<Report, OpenError> {
+        let report = tag.expand(sent);
+        self.check_tag(subflow, tag.generation(), |key| tag.is_right(key, &report))?;
+        Ok(report)
+    }
+
+    /// Opens a datagram that came over this subflow, in place. It changes no generation: only a block does.
+    ///
+    /// # Errors
+    /// [`DatagramError`]: drop it and count it.
+    pub fn open_datagram(
+        &mut self,
+        subflow: SubflowTag,
+        bytes: BytesMut,
+    ) -> Result<(u64, OpenedDatagram), DatagramError> {
+        let claimed = Claimed::parse(&bytes)?;
+        let known = self.arrived.iter().position(|(of, _)| *of == subflow);
+        let window = known.map_or(const { &ReplayWindow::new() }, |index| &self.arrived[index].1);
+        let counter = window.expand(claimed.counter);
+        if !window.is_new(counter) {
+            return Err(DatagramError::Repeated);
+        }
+        if self.forged >= MAX_FORGED {
+            return Err(DatagramError::UsedUp);
+        }
+        let (suite, wire) = (self.suite, claimed.generation);
+        let opened = match self.generation_mut(wire) {
+            Some(generation) => {
+                let number = generation.number();
+                claimed.open(generation.datagram_key(suite, subflow), counter, bytes).map(|it| (number, it))
+            }
+            None => {
+                let key = self.retired.as_ref().and_then(|retired| retired.datagram_key(wire, subflow));
+                let number = self.current.number().saturating_sub(1);
+                let key = key.ok_or(DatagramError::Generation)?;
+                claimed.open(key, counter, bytes).map(|it| (number, it))
+            }
+        };
+        match opened {
+            Ok(opened) => {
+                let index = known.unwrap_or_else(|| {
+                    self.arrived.push((subflow, ReplayWindow::new()));
+                    self.arrived.len() - 1
+                });
+                self.arrived[index].1.accept(counter);
+                Ok(opened)
+            }
+            Err(error) => {
+                self.forged += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the counter after the highest datagram that has arrived on a subflow, and the number of those that have.
+    pub fn datagrams_on(&self, subflow: SubflowTag) -> (u64, u64) {
+        let known = self.arrived.iter().find(|(of, _)| *of == subflow);
+        known.map_or((0, 0), |(_, window)| (window.next(), window.count()))
+    }
+
     fn check_tag(
         &mut self,
         subflow: SubflowTag,
@@ -211,6 +292,7 @@ impl Opener {
 
     /// Wipes the option keys of a subflow that is gone.
     pub fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.arrived.retain(|(of, _)| *of != subflow);
         self.current.forget_subflow(subflow);
         for other in [&mut self.previous, &mut self.next].into_iter().flatten() {
             other.forget_subflow(subflow);
@@ -223,6 +305,7 @@ impl Opener {
     fn advance(&mut self) {
         let next = self.next.take().unwrap_or_else(|| self.current.next(self.suite, &self.mixes));
         self.mixes.clear();
+        self.forged = 0;
         self.signals.advance(next.secrets());
         self.previous = Some(core::mem::replace(&mut self.current, next));
     }

@@ -2,13 +2,15 @@
 //!
 //! They are part of the stream, so they arrive once and in order. Several may share a block.
 
-use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
+use bytes::Bytes;
 
 use super::option_tag::SubflowTag;
 use super::path_key::Exchange;
+use super::record_fields::Fields;
+pub use super::record_fields::{RecordError, RefusalReason};
 use super::session_ticket::{MAX_TICKET, SessionTicket};
 
 /// Largest number of records in one block, without padding. A connection has a handful of addresses and subflows.
@@ -84,55 +86,35 @@ pub enum Record {
     },
     /// 12: the listener refuses the opening, whichever attempt brings it.
     Refused(RefusalReason),
+    /// 15: the sender opens a flow of datagrams. Its number is higher than those that it has opened before.
+    OpenFlow {
+        /// The number: even from host A, odd from host B.
+        flow: u32,
+        /// The destination, for the application of the receiver.
+        destination: Bytes,
+    },
+    /// 16: the flow has ended in both directions.
+    CloseFlow {
+        /// The number.
+        flow: u32,
+        /// The number of datagrams that the sender has sent in it.
+        sent: u64,
+    },
+    /// 17: a datagram inside the stream, where no subflow carries datagrams.
+    Datagram {
+        /// The flow.
+        flow: u32,
+        /// The ECN codepoint, two bits.
+        ecn: u8,
+        /// The payload.
+        payload: Bytes,
+    },
     /// 18: the date at the sender, in seconds since 1970, in answer to [`Record::Look`].
     Date(u64),
 }
 
-/// The reason for which a listener refuses an opening.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RefusalReason {
-    /// 00: a reason that has no number, or a number that this version does not know.
-    Other,
-    /// 01: the opener's authenticated key is not on the listener's list, or the opener has none.
-    NotAuthorized,
-    /// 02: the listener has reached its limit of connections or of remembered openings.
-    Full,
-    /// 03: the listener is ending, and accepts no new connection.
-    Draining,
-}
-
-impl RefusalReason {
-    const fn to_byte(self) -> u8 {
-        match self {
-            Self::Other => 0,
-            Self::NotAuthorized => 1,
-            Self::Full => 2,
-            Self::Draining => 3,
-        }
-    }
-
-    const fn from_byte(byte: u8) -> Self {
-        match byte {
-            1 => Self::NotAuthorized,
-            2 => Self::Full,
-            3 => Self::Draining,
-            // Later versions may have more reasons. The opening is refused for every reason.
-            0 | 4..=u8::MAX => Self::Other,
-        }
-    }
-}
-
-/// The reason for display.
-impl fmt::Display for RefusalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Other => "for a reason of its own",
-            Self::NotAuthorized => "the key of this client is not authorized there",
-            Self::Full => "the server is full",
-            Self::Draining => "the server is stopping",
-        })
-    }
-}
+/// Bytes of the longest destination of a flow.
+pub const MAX_DESTINATION: usize = 255;
 
 /// The reason for which a subflow has ended at the sender of [`Record::Gone`]. Unknown values are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -238,6 +220,25 @@ impl Record {
                 put(&mss.to_be_bytes());
                 put(&[*options]);
             }
+            Self::OpenFlow { flow, destination } => {
+                put(&[OPEN_FLOW]);
+                put(&flow.to_be_bytes());
+                let destination = &destination[..destination.len().min(MAX_DESTINATION)];
+                put(&[destination.len() as u8]);
+                put(destination);
+            }
+            Self::CloseFlow { flow, sent } => {
+                put(&[CLOSE_FLOW]);
+                put(&flow.to_be_bytes());
+                put(&sent.to_be_bytes());
+            }
+            // Its payload is longer than the buffer: the caller appends it.
+            Self::Datagram { flow, ecn, payload } => {
+                put(&[DATAGRAM]);
+                put(&flow.to_be_bytes());
+                put(&[*ecn]);
+                put(&(payload.len() as u16).to_be_bytes());
+            }
             Self::Date(unix_time) => {
                 put(&[DATE]);
                 put(&unix_time.to_be_bytes());
@@ -246,6 +247,8 @@ impl Record {
         out
     }
 
+    /// Bytes in front of the payload of [`Record::Datagram`].
+    pub const DATAGRAM_HEAD: usize = 1 + 4 + 1 + 2;
     /// Bytes of [`Record::Date`].
     pub const DATE_LEN: usize = 1 + 8;
 
@@ -272,6 +275,9 @@ impl Record {
             | Self::Look
             | Self::Seen { .. }
             | Self::Refused(_)
+            | Self::OpenFlow { .. }
+            | Self::CloseFlow { .. }
+            | Self::Datagram { .. }
             | Self::Date(_) => false,
         }
     }
@@ -295,10 +301,13 @@ const GONE: u8 = 16;
 const VOID: u8 = 17;
 const AGREED: u8 = 20;
 const REFUSED: u8 = 18;
+const OPEN_FLOW: u8 = 21;
+const CLOSE_FLOW: u8 = 22;
+const DATAGRAM: u8 = 23;
 const DATE: u8 = 24;
 
-const FAMILY_V4: u8 = 4;
-const FAMILY_V6: u8 = 6;
+pub(super) const FAMILY_V4: u8 = 4;
+pub(super) const FAMILY_V6: u8 = 6;
 
 /// Kind, subflow and number.
 fn put_exchange(mut put: impl FnMut(&[u8]), kind: u8, Exchange { subflow, number }: Exchange) {
@@ -322,8 +331,9 @@ fn put_address(mut put: impl FnMut(&[u8]), address: IpAddr, port: u16) {
     put(&port.to_be_bytes());
 }
 
-/// The longest record: the longest ticket.
-const MAX_RECORD_LEN: usize = 1 + 1 + MAX_TICKET;
+/// The longest record, without the payload of a datagram: the longest destination.
+const MAX_RECORD_LEN: usize = 1 + 4 + 1 + MAX_DESTINATION;
+const _: () = assert!(1 + 1 + MAX_TICKET <= MAX_RECORD_LEN, "a ticket fits, too");
 
 /// The records of one control block, in order.
 ///
@@ -353,9 +363,9 @@ impl<'a> Records<'a> {
         if self.seen == MAX_RECORDS {
             return Err(RecordError::TooMany);
         }
-        let mut fields = Fields(rest);
+        let mut fields = Fields::new(rest);
         let record = Self::parse_one(kind, &mut fields)?;
-        self.rest = fields.0;
+        self.rest = fields.rest();
         self.seen += 1;
         self.is_over = record.is_last();
         Ok(Some(record))
@@ -420,6 +430,24 @@ impl<'a> Records<'a> {
                 let [options] = fields.take()?;
                 Record::Seen { subflow, seen: Seen { address, mss, options } }
             }
+            OPEN_FLOW => {
+                let flow = fields.take_flow()?;
+                let [length] = fields.take()?;
+                let destination = Bytes::copy_from_slice(fields.take_slice(usize::from(length))?);
+                Record::OpenFlow { flow, destination }
+            }
+            CLOSE_FLOW => {
+                let flow = fields.take_flow()?;
+                Record::CloseFlow { flow, sent: u64::from_be_bytes(fields.take()?) }
+            }
+            DATAGRAM => {
+                let flow = fields.take_flow()?;
+                let [ecn] = fields.take()?;
+                let length = u16::from_be_bytes(fields.take()?);
+                let payload = Bytes::copy_from_slice(fields.take_slice(usize::from(length))?);
+                let is_codepoint = ecn < 4;
+                is_codepoint.then_some(Record::Datagram { flow, ecn, payload }).ok_or(RecordError::Value)?
+            }
             unknown => return Err(RecordError::Unknown(unknown)),
         })
     }
@@ -435,53 +463,6 @@ impl Iterator for Records<'_> {
             self.rest = &[];
         }
         next.transpose()
-    }
-}
-
-/// The violation of the rules for control records by a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RecordError {
-    /// The block ends within a record.
-    Truncated,
-    /// A record type that does not exist.
-    Unknown(u8),
-    /// An address family, a flag or a length that does not exist.
-    Value,
-    /// A record behind EOF or KEY_UPDATE.
-    BehindTheLast,
-    /// More than [`MAX_RECORDS`].
-    TooMany,
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], RecordError> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(RecordError::Truncated)?;
-        self.0 = rest;
-        Ok(*field)
-    }
-
-    /// A family, an address of it, and a port.
-    fn take_address(&mut self) -> Result<SocketAddr, RecordError> {
-        let [family] = self.take()?;
-        let address = match family {
-            FAMILY_V4 => IpAddr::V4(Ipv4Addr::from(self.take::<4>()?)),
-            FAMILY_V6 => IpAddr::V6(Ipv6Addr::from(self.take::<16>()?)),
-            _ => return Err(RecordError::Value),
-        };
-        Ok(SocketAddr::new(address, u16::from_be_bytes(self.take()?)))
-    }
-
-    fn take_exchange(&mut self) -> Result<Exchange, RecordError> {
-        let subflow = SubflowTag(u64::from_be_bytes(self.take()?));
-        Ok(Exchange { subflow, number: u32::from_be_bytes(self.take()?) })
-    }
-
-    fn take_slice(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
-        let (field, rest) = self.0.split_at_checked(length).ok_or(RecordError::Truncated)?;
-        self.0 = rest;
-        Ok(field)
     }
 }
 

@@ -35,6 +35,9 @@ fn any_record() -> impl Strategy<Value = Record> {
         any::<u64>().prop_map(Record::Date),
         any::<u8>().prop_map(Record::Require),
         (0u8..4).prop_map(|reason| Record::Refused(RefusalReason::from_byte(reason))),
+        (0u32..1 << 30, proptest::collection::vec(any::<u8>(), 0..=MAX_DESTINATION))
+            .prop_map(|(flow, destination)| Record::OpenFlow { flow, destination: destination.into() }),
+        (0u32..1 << 30, any::<u64>()).prop_map(|(flow, sent)| Record::CloseFlow { flow, sent }),
         Just(Record::Look),
         (any::<u64>(), any::<[u8; 16]>(), any::<u16>(), any::<u16>(), any::<u8>()).prop_map(
             |(subflow, octets, port, mss, options)| Record::Seen {
@@ -150,7 +153,7 @@ fn nothing_but_padding_follows_the_end() {
 
 #[test]
 fn unknown_types_families_and_flags_are_errors() {
-    for unknown in [0, 19, 21, 255] {
+    for unknown in [0, 19, 24, 255] {
         assert_eq!(all(&[unknown]), Err(RecordError::Unknown(unknown)));
     }
     assert_eq!(all(&[5, 0, 5, 0, 0, 0, 0, 0, 0]), Err(RecordError::Value));
@@ -163,4 +166,20 @@ fn a_block_has_a_limit_of_records() {
     assert_eq!(all(&plain).map(|records| records.len()), Ok(MAX_RECORDS));
     plain.extend([6, 0]);
     assert_eq!(all(&plain), Err(RecordError::TooMany));
+}
+
+#[test]
+fn a_datagram_in_the_stream_has_a_flow_a_codepoint_and_its_payload() {
+    let payload = bytes::Bytes::from_static(b"voice");
+    let record = Record::Datagram { flow: 6, ecn: 1, payload: payload.clone() };
+    let bytes = [&record.to_bytes()[..], &payload].concat();
+    assert_eq!(bytes, [&[0x17, 0, 0, 0, 6, 1, 0, 5][..], b"voice"].concat());
+    assert_eq!(all(&bytes), Ok(vec![record]));
+    assert_eq!(all(&bytes[..bytes.len() - 1]), Err(RecordError::Truncated));
+    let mut wrong = bytes.clone();
+    wrong[5] = 4;
+    assert_eq!(all(&wrong), Err(RecordError::Value), "there are four codepoints");
+    wrong = bytes;
+    wrong[1] = 0x40;
+    assert_eq!(all(&wrong), Err(RecordError::Value), "flows have 30 bits");
 }

@@ -4,7 +4,9 @@ use core::fmt;
 
 use plait_base::{Dsn, Instant};
 
-use super::aead::BlockKey;
+use zeroize::Zeroizing;
+
+use super::aead::{BlockKey, NONCE_LEN};
 use super::generation::Generation;
 use super::hkdf::Hkdf;
 use super::identity::ConnectionIdentity;
@@ -183,6 +185,22 @@ impl DirectionSecrets {
         BlockKey::filled_by(suite, |key, iv| {
             root.labelled("key", &number, key);
             root.labelled("iv", &number, iv);
+        })
+    }
+
+    /// The key for datagrams on this subflow: one expansion, of which the start value of the nonces is the end.
+    pub(super) fn datagram_key(&self, suite: Suite, subflow: SubflowTag) -> BlockKey {
+        let root = Hkdf::from_secret(self.option.expose());
+        let mut context = [0; 10];
+        context[..8].copy_from_slice(&subflow.0.to_be_bytes());
+        context[8..].copy_from_slice(&suite.number().to_be_bytes());
+        BlockKey::filled_by(suite, |key, iv| {
+            let mut both = Zeroizing::new([0; 32 + NONCE_LEN]);
+            let both = &mut both[..key.len() + iv.len()];
+            root.labelled("dgram", &context, both);
+            let (of_key, of_iv) = both.split_at(key.len());
+            key.copy_from_slice(of_key);
+            iv.copy_from_slice(of_iv);
         })
     }
 

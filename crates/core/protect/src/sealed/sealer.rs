@@ -7,16 +7,19 @@
 use core::fmt;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use plait_base::{Dsn, Instant};
 
 use super::ack::{AckContext, AckTag};
 use super::aead::BlockKey;
 use super::block::{BLOCK_OVERHEAD, BlockBuffer, Header, Kind, Payload, SealedBlock};
 use super::check::{Check, CheckTag};
+use super::datagram::{self, DatagramHead};
 use super::generation::Generation;
 use super::limits::KeyLimits;
 use super::option_tag::{OPTION_TAG_LEN, OptionContext, SubflowTag};
 use super::record::Record;
+use super::report::{Report, ReportTag};
 use super::secret::{MixSecret, PathSecret};
 use super::signals::{JoinKeys, Signals};
 use super::suite::Suite;
@@ -42,6 +45,10 @@ pub struct Sealer {
     mixes: Vec<MixSecret>,
     /// First number behind the last MIX record that is not acknowledged.
     announced: Option<Dsn>,
+    /// The next counter for datagrams of each subflow. It goes on in the next generation.
+    counters: Vec<(SubflowTag, u64)>,
+    /// Datagrams sealed in the current generation.
+    datagrams: u64,
 }
 
 impl Sealer {
@@ -66,6 +73,8 @@ impl Sealer {
             previous: None,
             mixes: Vec::new(),
             announced: None,
+            counters: Vec::new(),
+            datagrams: 0,
         }
     }
 
@@ -166,6 +175,40 @@ impl Sealer {
         CheckTag::new(self.current.option_key(subflow), generation, check)
     }
 
+    /// A report about the datagrams that have arrived on this subflow.
+    pub fn tag_report(&mut self, subflow: SubflowTag, report: &Report) -> ReportTag {
+        let generation = self.current.wire();
+        ReportTag::new(self.current.option_key(subflow), generation, report)
+    }
+
+    /// Seals the pieces of `payload` as one datagram on this subflow, at its next counter, into `out`. Returns the counter.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn seal_datagram(
+        &mut self,
+        subflow: SubflowTag,
+        head: &DatagramHead,
+        payload: &[&[u8]],
+        out: &mut BytesMut,
+    ) -> Result<u64, KeyUsedUp> {
+        if self.limits.is_used_up(0, self.datagrams) {
+            return Err(KeyUsedUp);
+        }
+        let known = self.counters.iter().position(|(of, _)| *of == subflow);
+        let index = known.unwrap_or_else(|| {
+            self.counters.push((subflow, 0));
+            self.counters.len() - 1
+        });
+        let next = &mut self.counters[index].1;
+        let wire = self.current.wire();
+        let key = self.current.datagram_key(self.suite, subflow);
+        let counter = datagram::seal(key, (wire, *next), head, payload, out);
+        *next = counter + 1;
+        self.datagrams += 1;
+        Ok(counter)
+    }
+
     /// Asks for the next generation as soon as it may begin.
     pub fn ask_to_update(&mut self) {
         self.is_asked_to_update = true;
@@ -205,6 +248,7 @@ impl Sealer {
             || self.is_asked_to_update
             || self.bytes >= self.limits.bytes
             || self.calls >= self.limits.calls
+            || self.datagrams >= self.limits.calls
             || now.saturating_since(self.since) >= self.limits.age
     }
 
@@ -233,6 +277,7 @@ impl Sealer {
         self.since = now;
         self.bytes = 0;
         self.calls = 0;
+        self.datagrams = 0;
         Ok(block)
     }
 
@@ -248,6 +293,7 @@ impl Sealer {
 
     /// Wipes the option keys of a subflow that is gone.
     pub fn forget_subflow(&mut self, subflow: SubflowTag) {
+        self.counters.retain(|(of, _)| *of != subflow);
         self.current.forget_subflow(subflow);
         if let Some(previous) = &mut self.previous {
             previous.forget_subflow(subflow);

@@ -4,9 +4,10 @@
 #[path = "../sealed_support/mod.rs"]
 mod sealed_support;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use plait_protect::sealed::{
-    AckContext, AckTag, BlockBuffer, Kind, MAX_RECORDS, Record, Records, SubflowTag, Suite,
+    AckContext, AckTag, BlockBuffer, DatagramError, DatagramHead, Kind, MAX_FLOW, MAX_RECORDS, Piece, Record,
+    Records, ReportTag, SubflowTag, Suite,
 };
 use sealed_support::{CONTEXT, connect, sent};
 
@@ -80,7 +81,49 @@ pub(crate) fn records(plain: &[u8]) -> bool {
     let good: Vec<Record> = read.into_iter().filter_map(Result::ok).collect();
     let last = good.iter().position(|record| matches!(record, Record::Eof | Record::KeyUpdate));
     assert!(last.is_none_or(|at| at + 1 == good.len()), "nothing follows the last");
-    let written: Vec<u8> = good.iter().flat_map(Record::to_bytes).collect();
+    let bytes_of = |record: &Record| match record {
+        Record::Datagram { payload, .. } => [&record.to_bytes()[..], payload].concat(),
+        _ => record.to_bytes().to_vec(),
+    };
+    let written: Vec<u8> = good.iter().flat_map(bytes_of).collect();
     assert_eq!(Records::new(&written).collect::<Result<Vec<_>, _>>().as_ref(), Ok(&good));
     !good.is_empty()
+}
+
+/// A receiver that is given `[suite, shape, start, bytes...]`: a true datagram with the bytes added to it from `start` on, or, where bit 7
+/// of the second byte is set, the bytes alone. It opens the true datagram once and nothing else.
+pub(crate) fn datagram(input: &[u8]) -> bool {
+    let [suite, shape, start, bytes @ ..] = input else { return false };
+    let suite = Suite::ALL[usize::from(*suite) % Suite::ALL.len()];
+    let (mut a, mut b) = connect(suite);
+    let number = (shape & 1 != 0).then_some(7);
+    let head = DatagramHead {
+        flow: [3, 300, 30_000, MAX_FLOW][usize::from(shape >> 1 & 3)],
+        ecn: shape >> 3 & 3,
+        number,
+        piece: number.filter(|_| shape & 0x20 != 0).map(|_| Piece { index: 1, of: 3 }),
+    };
+    let mut honest = BytesMut::new();
+    a.sealer.seal_datagram(SubflowTag(9), &head, &[TEXT], &mut honest).expect("the keys are new");
+    let payload = if shape & 0x80 != 0 { bytes.to_vec() } else { altered(&honest, (*start).into(), bytes) };
+    let is_true = payload == honest;
+    let subflow = SubflowTag(9);
+    match b.opener.open_datagram(subflow, BytesMut::from(&payload[..])) {
+        Ok((generation, opened)) => {
+            assert!(is_true && opened.payload == TEXT && opened.head == head, "a forgery was opened");
+            assert_eq!((generation, opened.counter), (0, 0));
+        }
+        Err(error) => {
+            assert!(!is_true, "{error:?}");
+            assert_eq!(b.opener.datagrams_on(subflow), (0, 0), "nothing was believed");
+            let opened = b.opener.open_datagram(subflow, honest.clone());
+            assert_eq!(opened.expect("whatever came before").1.payload, TEXT);
+        }
+    }
+    let again = b.opener.open_datagram(subflow, honest).map(drop);
+    assert_eq!(again, Err(DatagramError::Repeated));
+    if let Some(tag) = ReportTag::parse(bytes) {
+        assert!(b.opener.check_report(subflow, &tag, 9).is_err(), "a forged report was taken");
+    }
+    true
 }

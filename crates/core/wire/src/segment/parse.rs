@@ -16,6 +16,17 @@ impl Segment {
         segment_size: u16,
         trust: Trust,
     ) -> Result<Self, Malformed> {
+        let segment = Self::parse_shown(packet, ip, segment_size, trust)?;
+        if segment.flags.are_possible() { Ok(segment) } else { Err(Malformed::Flags) }
+    }
+
+    /// The same for a packet in which captures and simulations show a datagram.
+    pub(crate) fn parse_shown(
+        packet: &Bytes,
+        ip: &IpHeader,
+        segment_size: u16,
+        trust: Trust,
+    ) -> Result<Self, Malformed> {
         let bytes = &packet[ip.payload.clone()];
         let (fixed, _) = bytes.split_first_chunk::<20>().ok_or(Malformed::Truncated)?;
         let header = usize::from(fixed[12] >> 4) * 4;
@@ -27,9 +38,6 @@ impl Segment {
             Trust::Offloaded => {}
         }
         let flags = Flags::from_header([fixed[12], fixed[13]]);
-        if !flags.are_possible() {
-            return Err(Malformed::Flags);
-        }
         let port = |high, low| match u16::from_be_bytes([high, low]) {
             0 => Err(Malformed::Address),
             port => Ok(port),

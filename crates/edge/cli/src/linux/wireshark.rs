@@ -18,11 +18,12 @@ macro_rules! files {
 }
 
 /// The dissector: Wireshark loads all files of a folder of plugins, and `plait.lua` uses the others.
-const FILES: [(&str, &str); 15] = files![
+const FILES: [(&str, &str); 16] = files![
     "plait.lua",
     "plait_bits.lua",
     "plait_ciphers.lua",
     "plait_connection.lua",
+    "plait_datagram.lua",
     "plait_exposure.lua",
     "plait_fields.lua",
     "plait_flow.lua",

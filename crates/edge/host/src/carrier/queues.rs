@@ -129,6 +129,7 @@ impl CarrierPaths for QueuePath {
             public_v6: None,
             mtu: MTU,
             up: *is_selected,
+            datagrams: false,
         };
         self.current = Some(path.clone());
         changed.push(path);

@@ -101,6 +101,7 @@ fn connection() -> Connection {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     };
     endpoint.set_path(clock.now(), path);
     let remote = "192.0.2.2:80".parse().expect("an address");

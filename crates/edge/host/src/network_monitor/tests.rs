@@ -121,6 +121,7 @@ impl CarrierPaths for Scripted {
             public_v6: None,
             mtu: 1500,
             up: up && *is_selected,
+            datagrams: false,
         };
         if self.current.as_ref() != Some(&path) {
             self.current = Some(path.clone());

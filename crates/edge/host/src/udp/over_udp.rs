@@ -65,6 +65,10 @@ impl Carrier for OverUdp {
 
     /// Answers to the peer are sent from the address that it has used.
     fn note_arrival(&mut self, segment: &Segment, local: LocalAddress, endpoint: &Endpoint) {
+        if segment.is_datagram() {
+            // It is never answered, and the segments of its subflow were noted.
+            return;
+        }
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         self.udp.lock().asked.note(tuple, local, |tuple| endpoint.has_tuple(tuple));
     }

@@ -122,6 +122,7 @@ fn path_state(id: PathId, spec: &PathSpec, device: &Device, snapshot: &Snapshot)
         public_v6,
         mtu: path_mtu(mtu),
         up: is_up && (public_v4.is_some() || public_v6.is_some()),
+        datagrams: true,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use plait_carrier::tcp_in_udp::{Train, trains};
+use plait_carrier::tcp_in_udp::{Arrived, trains};
 use plait_wire::{Flags, Malformed};
 use quinn_udp::RecvMeta;
 
@@ -25,7 +25,7 @@ const ERRORS_AT_ONCE: usize = 8;
 pub(super) struct Receiver {
     udp: Arc<Udp>,
     buffers: Vec<Buffer>,
-    found: Vec<Result<Train, Malformed>>,
+    found: Vec<Result<Arrived, Malformed>>,
 }
 
 impl Receiver {

@@ -168,5 +168,6 @@ fn path(address: [u8; 4]) -> Path {
         public_v6: None,
         mtu: 1500,
         up: true,
+        datagrams: false,
     }
 }

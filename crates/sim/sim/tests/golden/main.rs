@@ -29,6 +29,7 @@
 
 mod boxes;
 mod connections;
+mod datagrams;
 mod dissector;
 mod frozen;
 mod listing;
@@ -50,6 +51,7 @@ fn scenarios() -> Vec<Scenario> {
     all.extend(strangers::scenarios());
     all.extend(scrambled::scenarios());
     all.extend(sealed::scenarios());
+    all.extend(datagrams::scenarios());
     all
 }
 

@@ -138,7 +138,7 @@ pub(crate) fn outage() -> Scenario {
 
 const FOREVER: Instant = Instant::from_millis(1 << 40);
 
-fn sealed(tep: Tep) -> Config {
+pub(crate) fn sealed(tep: Tep) -> Config {
     Config { protect: Protect::Sealed(settings(tep)), ..Config::default() }
 }
 

@@ -148,5 +148,6 @@ fn path_of(config: &Config, address: IpAddr, host: &dyn Host) -> Path {
         public_v6: None,
         mtu: config.tcp.mtu,
         up: true,
+        datagrams: false,
     })
 }

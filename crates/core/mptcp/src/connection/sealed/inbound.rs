@@ -50,6 +50,9 @@ impl Connection {
         if let Some(check) = &arrived.signals.check {
             self.take_check(now, arrived.index, check);
         }
+        if let Some(report) = &arrived.signals.report {
+            self.take_report(now, arrived.index, report);
+        }
         let Some(dss) = arrived.signals.dss else { return };
         let Dss { data_ack, mapping, data_fin } = dss;
         let is_bare_fin = |length: u16, ssn: u32| data_fin && length == 1 && ssn == 0;

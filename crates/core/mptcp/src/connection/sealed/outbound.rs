@@ -17,11 +17,15 @@ const PARTS_OF_WINDOW: u32 = 4;
 impl Connection {
     /// Sends a control block, if there is one to send and its turn has come.
     pub(crate) fn schedule_control(&mut self, now: Instant) -> bool {
-        if !self.protection.sends_blocks() || !(self.has_control(now) || self.is_control_next()) {
+        let has_something = self.has_control(now) || self.is_control_next() || self.has_flow_records();
+        if !self.protection.sends_blocks() || !has_something {
             return false;
         }
         let candidates = self.candidates(now, |_| true);
         let Some(index) = self.control_subflow(&candidates) else { return false };
+        if self.has_room_for_control() {
+            self.pass_flow_records(now);
+        }
         if self.has_control(now) && self.has_room_for_control() {
             self.seal_control(now);
         }

@@ -23,6 +23,7 @@ impl Connection {
                     }
                 }
                 ForConnection::Opening(id, paths) => self.claim_opening(now, id, paths, host),
+                ForConnection::Flow(record) => self.take_flow_record(record),
                 ForConnection::Look => self.answer_look(host.unix_time(now)),
                 ForConnection::Seen { subflow: tag, seen } => {
                     let is_meant = |subflow: &&mut Subflow| subflow.state.sealed().tag() == Some(tag);

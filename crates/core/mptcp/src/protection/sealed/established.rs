@@ -87,6 +87,8 @@ pub(crate) struct Established {
     pub(super) announced: u64,
     /// Records of ours that wait for a block.
     pub(super) pending: VecDeque<Record>,
+    /// Records about flows, and datagrams, that go into the next block.
+    pub(super) beside: VecDeque<Record>,
     /// How subflows look at the other end.
     pub(super) look: Look,
     /// The date that the peer has said last, in seconds since 1970.
@@ -154,6 +156,7 @@ impl Established {
             early: BTreeMap::new(),
             announced: 1 + INITIAL_WINDOW,
             pending: VecDeque::new(),
+            beside: VecDeque::new(),
             look: Look::default(),
             peer_date: None,
             arrived: VecDeque::new(),

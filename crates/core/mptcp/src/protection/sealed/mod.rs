@@ -11,6 +11,7 @@
 mod ahead;
 mod answered_joins;
 mod claim;
+mod datagrams;
 mod deliveries;
 mod established;
 mod gone;
@@ -29,6 +30,7 @@ mod unsealing;
 mod verifying;
 
 pub(crate) use claim::{Claimed, Standing};
+pub(crate) use datagrams::{MAX_STREAM_DATAGRAMS, NotTaken};
 pub(crate) use deliveries::Deliveries;
 pub(crate) use established::Established;
 pub(crate) use handshaking::{Begun, INITIAL_WINDOW};

@@ -1,6 +1,6 @@
 //! The options of our segments on a sealed connection.
 
-use plait_protect::sealed::{AckContext, CHECK_OPTION_LEN, ProtectedOptions};
+use plait_protect::sealed::{AckContext, CHECK_OPTION_LEN, ProtectedOptions, REPORT_OPTION_LEN};
 use plait_tcp::SegmentKind;
 use plait_wire::{DataAck, Dss, MpJoin, MptcpOption, OptionBytes, pad_options};
 
@@ -102,7 +102,9 @@ impl Sealed {
                 };
                 if let Some(hmac) = subflow.sealed().proof().filter(|_| is_new) {
                     put(&MptcpOption::Join(MpJoin::Ack { hmac }), room, out);
-                } else if !established.write_check(room, subflow, out) {
+                } else if !established.write_check(room, subflow, out)
+                    && !established.write_report(room, subflow, out)
+                {
                     established.write_data_ack(room, subflow, next, out);
                 }
             }
@@ -129,6 +131,20 @@ impl Established {
         if fits {
             out.extend(self.sealer.tag_check(tag, check).to_option());
             subflow.life_mut().on_said();
+        }
+        fits
+    }
+
+    /// Writes a report about datagrams, if one waits. A Data-ACK follows, as behind a CHECK.
+    fn write_report(&mut self, room: usize, subflow: &mut SubflowState, out: &mut OptionBytes) -> bool {
+        let (Some(tag), Some(report)) = (subflow.sealed().tag(), subflow.sealed().report()) else {
+            return false;
+        };
+        let fits = room >= REPORT_OPTION_LEN.next_multiple_of(4);
+        if fits {
+            out.extend(self.sealer.tag_report(tag, &report).to_option());
+            pad_options(out);
+            subflow.sealed_mut().on_reported();
         }
         fits
     }

@@ -64,6 +64,7 @@ mod tests {
                 public_v6: None,
                 mtu: 1500,
                 up: true,
+                datagrams: false,
             });
         }
         paths

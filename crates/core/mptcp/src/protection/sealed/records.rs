@@ -56,6 +56,8 @@ pub(crate) enum ForConnection {
     Look,
     /// The state of a subflow of ours at the peer.
     Seen { subflow: SubflowTag, seen: Seen },
+    /// A record about flows of datagrams.
+    Flow(Record),
 }
 
 impl Established {
@@ -69,6 +71,11 @@ impl Established {
         let records = Records::new(plain).collect::<Result<Vec<_>, _>>().map_err(|_| Broken)?;
         for record in records {
             if !self.admits(&record) {
+                return Err(Broken);
+            }
+            if let Record::OpenFlow { .. } | Record::CloseFlow { .. } | Record::Datagram { .. } = record
+                && !self.takes_flows(generation)
+            {
                 return Err(Broken);
             }
             if record == Record::Look {
@@ -96,7 +103,10 @@ impl Established {
                 | Record::RemoveAddr { .. }
                 | Record::Prio { .. }
                 | Record::Look
-                | Record::Seen { .. } => {
+                | Record::Seen { .. }
+                | Record::OpenFlow { .. }
+                | Record::CloseFlow { .. }
+                | Record::Datagram { .. } => {
                     // At most as many as one window of blocks holds. They are handled before the next segment.
                     self.arrived.push_back(record);
                 }
@@ -141,6 +151,9 @@ impl Established {
                 Record::Refused(reason) => ForConnection::Refused(reason),
                 Record::Look => ForConnection::Look,
                 Record::Seen { subflow, seen } => ForConnection::Seen { subflow, seen },
+                flow @ (Record::OpenFlow { .. } | Record::CloseFlow { .. } | Record::Datagram { .. }) => {
+                    ForConnection::Flow(flow)
+                }
                 Record::Eof
                 | Record::KeyUpdate
                 | Record::Mix(_)

@@ -36,6 +36,7 @@ impl Established {
     pub(crate) fn has_control(&self, now: Instant, all_cut: bool) -> bool {
         !self.ahead.ends_stream()
             && (!self.pending.is_empty()
+                || !self.beside.is_empty()
                 || !self.look.is_idle()
                 || self.is_ticket_due()
                 || self.sealer.is_update_due(now)
@@ -92,6 +93,8 @@ impl Established {
                 }
                 plain.put(&record.to_bytes());
             }
+        } else if let Some(beside) = self.beside_block(room) {
+            plain = beside;
         } else if let Some(look) = self.look.next_block(room) {
             plain = look;
         } else if all_cut && !self.is_eof_sent() {

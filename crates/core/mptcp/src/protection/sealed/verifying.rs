@@ -30,6 +30,19 @@ pub(crate) enum Worth {
     Guessed,
 }
 
+impl Worth {
+    pub(super) fn of_error(error: OpenError) -> Self {
+        match error {
+            OpenError::Generation(_) => Self::Nothing,
+            OpenError::Length
+            | OpenError::Type
+            | OpenError::OptionTag
+            | OpenError::DataTag
+            | OpenError::FirstOptionTag => Self::Guessed,
+        }
+    }
+}
+
 /// The consumer of a subflow's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {

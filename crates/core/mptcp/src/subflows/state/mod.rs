@@ -25,6 +25,8 @@ pub(crate) struct SubflowState {
     id: SubflowId,
     tuple: FourTuple,
     path: PathId,
+    /// Whether its carrier takes datagrams.
+    carries_datagrams: bool,
     /// Our class for its path.
     class: PathClass,
     /// The peer's class for its path.
@@ -113,6 +115,7 @@ impl SubflowState {
             id,
             tuple,
             path: path.id,
+            carries_datagrams: path.datagrams,
             class: path.class,
             class_theirs: PathClass::Trusted,
             kind,
@@ -167,6 +170,11 @@ impl SubflowState {
     /// Returns its path.
     pub(crate) fn path(&self) -> PathId {
         self.path
+    }
+
+    /// Whether its carrier takes datagrams beside its segments.
+    pub(crate) fn carries_datagrams(&self) -> bool {
+        self.carries_datagrams
     }
 
     /// Returns our class for its path.

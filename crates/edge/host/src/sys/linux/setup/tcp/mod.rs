@@ -427,5 +427,6 @@ fn path_state(path: &ConfiguredPath, subnets: &Subnets, snapshot: &Snapshot) -> 
         public_v6,
         mtu: path_mtu(link.map_or(0, |link| link.mtu)),
         up: is_up && (public_v4.is_some() || public_v6.is_some()),
+        datagrams: false,
     }
 }
