@@ -70,6 +70,18 @@ impl Endpoint {
         }
     }
 
+    /// Leaves segments of no connection to another endpoint at the same addresses, from which this one has taken the listening ports:
+    /// joins with unknown tokens and segments of unknown subflows. Without another one, they are reset.
+    pub fn leave_unknown(&mut self, leaves: bool) {
+        self.leaves_unknown = leaves;
+        self.left = None;
+    }
+
+    /// Returns the segment that was left to the other endpoint, if it was the last one handled.
+    pub fn take_left(&mut self) -> Option<Segment> {
+        self.left.take()
+    }
+
     /// Passes a segment to its connection. Returns `false` if there is none.
     pub(crate) fn deliver(&mut self, now: Instant, segment: &Segment) -> bool {
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
@@ -144,6 +156,9 @@ impl Endpoint {
     /// Handles a segment without a connection (RFC 9293, sections 3.10.7.1 and 3.10.7.2).
     fn handle_stranger(&mut self, now: Instant, segment: &Segment) {
         if segment.flags.contains(Flags::RST) {
+            if self.leave(segment) {
+                return;
+            }
             self.note_stranger(now, segment.source, "reset dropped: no such connection");
             self.counters.stray_resets += 1;
             return;
@@ -155,12 +170,20 @@ impl Endpoint {
             }
             return;
         }
-        if self.take_third_segment(now, segment) {
+        if self.take_third_segment(now, segment) || self.leave(segment) {
             return;
         }
         self.note_stranger(now, segment.source, "reset: no such connection");
         self.counters.no_connection += 1;
         self.reset(now, segment, None);
+    }
+
+    /// Leaves a segment to the other endpoint, if there is one.
+    fn leave(&mut self, segment: &Segment) -> bool {
+        if self.leaves_unknown {
+            self.left = Some(segment.clone());
+        }
+        self.leaves_unknown
     }
 
     /// Handles a SYN that opens a connection.
@@ -212,6 +235,9 @@ impl Endpoint {
     /// Handles a SYN that joins a connection.
     fn handle_join(&mut self, now: Instant, syn: &Segment, token: u32) {
         let Some(id) = self.joinable(token) else {
+            if self.leave(syn) {
+                return;
+            }
             //= https://www.rfc-editor.org/rfc/rfc8684#section-3.2
             //# If the token is unknown or the host wants to refuse subflow
             //# establishment [...], the receiver will send back a reset (RST) signal

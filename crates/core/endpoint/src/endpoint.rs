@@ -95,6 +95,9 @@ pub struct Endpoint {
     pub(crate) jobs_out: usize,
     pub(crate) alarms: Alarms,
     pub(crate) notices: Notices,
+    /// Whether segments without a connection are left to another endpoint, and the one that was left last.
+    pub(crate) leaves_unknown: bool,
+    pub(crate) left: Option<Segment>,
     /// The first refused peer since the driver last asked. The others are only counted.
     pub(crate) unsealed: Option<Unsealed>,
     pub(crate) replies: Replies,
@@ -137,6 +140,8 @@ impl Endpoint {
             jobs_out: 0,
             alarms: Alarms::default(),
             notices: Notices::default(),
+            leaves_unknown: false,
+            left: None,
             unsealed: None,
             replies: Replies::default(),
             replies_first: false,
@@ -424,6 +429,11 @@ impl Endpoint {
     /// the last call it is the first: unknown peers cannot occupy memory here.
     pub fn take_unsealed(&mut self) -> Option<(Unsealed, u64)> {
         Some((self.unsealed.take()?, self.counters.unsealed_refused))
+    }
+
+    /// Returns the four-tuples of all subflows.
+    pub fn tuples(&self) -> impl Iterator<Item = &FourTuple> {
+        self.around.demux.tuples()
     }
 
     /// Whether these addresses belong to a subflow, to one that is about to be opened, or to one in TIME-WAIT.

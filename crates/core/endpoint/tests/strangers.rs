@@ -65,6 +65,28 @@ fn a_join_with_an_unknown_token_is_reset_with_the_reason() {
 }
 
 #[test]
+fn segments_of_unknown_connections_are_left_to_another_endpoint_and_openings_are_not() {
+    let mut endpoint = endpoint();
+    endpoint.listen(80, Config::default()).expect("free");
+    endpoint.leave_unknown(true);
+    let join = MpJoin::Syn { backup: false, reserved: 0, address_id: 1, token: 0xdead_beef, nonce: 1 };
+    let options = option_bytes([TcpOption::Mptcp(MptcpOption::Join(join))]).expect("it fits");
+    let join = Segment { options, ..stray(Flags::SYN) };
+    for segment in [stray(Flags::ACK), stray(Flags::RST), join] {
+        assert_eq!(exchange(&mut endpoint, &segment), None, "{segment:?}");
+        assert_eq!(endpoint.take_left(), Some(segment));
+        assert_eq!(endpoint.take_left(), None);
+    }
+    let answer = exchange(&mut endpoint, &stray(Flags::SYN)).expect("an answer");
+    assert_eq!((answer.flags, endpoint.take_left()), (Flags::SYN.with(Flags::ACK), None));
+    // The other one has ended.
+    endpoint.leave_unknown(false);
+    let other = Segment { source: address("192.0.2.2:4001"), ..stray(Flags::ACK) };
+    let answer = exchange(&mut endpoint, &other).expect("an answer");
+    assert_eq!((answer.flags, endpoint.take_left()), (Flags::RST, None));
+}
+
+#[test]
 fn a_client_that_cannot_be_sealed_is_reported_once_and_counted_every_time() {
     let mut endpoint = endpoint();
     let identity = Identity::generate(&mut SeededRandom::from_number(1));
