@@ -23,8 +23,9 @@ use plait_wire::Segment;
 use crate::batch::{Inbox, Outbox};
 use crate::carriers::CarrierKind;
 use crate::error::Error;
+use crate::handover::{Handed, HandedSocket};
 use crate::path::NumberedPath;
-use crate::sys::{MAX_OFFLOADED, Snapshot, Source};
+use crate::sys::{MAX_OFFLOADED, OwnDescriptor, Snapshot, Source};
 
 /// Largest MTU of a path. Above it no super-segment could be sent; no device has a larger one.
 const MAX_MTU: u16 = MAX_OFFLOADED as u16;
@@ -56,6 +57,20 @@ pub(crate) trait Carrier: Send {
     /// address.
     fn note_arrival(&mut self, _segment: &Segment, _local: LocalAddress, _endpoint: &Endpoint) {}
 
+    /// Notes a segment that another process has received for this one, at `_destination` of its own stack. The endpoint may know its subflow.
+    fn note_passed(&mut self, _segment: &Segment, _destination: IpAddr, _is_known: bool) {}
+
+    /// Takes a socket or a device of the other process, to send by.
+    fn adopt(&mut self, _handed: Handed) {}
+
+    /// The sockets that were opened since the last call, for the other process.
+    fn take_untold(&mut self) -> Vec<HandedSocket> {
+        Vec::new()
+    }
+
+    /// The other process has ended.
+    fn end_handover(&mut self) {}
+
     /// Releases what ended connections have used. Called in each turn, while the endpoint is locked. Returns the time of the next call at
     /// the latest.
     fn maintain(&mut self, _now: Instant, _endpoint: &Endpoint) -> Option<Instant> {
@@ -86,6 +101,28 @@ pub(crate) trait CarrierPaths: Send {
 
     /// Undoes [`CarrierPaths::open_port`].
     fn close_port(&mut self, port: u16);
+
+    /// Prepares that another process takes over the open ports. Connections stay.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    fn hand_over(&mut self) -> Result<Vec<HandedSocket>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// The other process has the ports: new connections go there.
+    fn leave_ports(&mut self) {}
+
+    /// Undoes [`CarrierPaths::hand_over`].
+    fn take_back(&mut self) {}
+
+    /// Takes sockets of another process for the ports that are opened next. Returns the device through which that process may send.
+    ///
+    /// # Errors
+    /// The device cannot be shared.
+    fn take_over(&mut self, _sockets: &mut Vec<HandedSocket>) -> Result<Option<OwnDescriptor>, Error> {
+        Ok(None)
+    }
 
     /// The addresses from which the kernel reports errors to the stack.
     fn kernel_addresses(&self) -> Vec<IpAddr> {

@@ -4,6 +4,8 @@
 //! (packets in, timers, packets out, events), and writes without it. An application therefore waits for the protocol's few
 //! microseconds per packet and never for the kernel.
 
+mod relaying;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -20,12 +22,13 @@ use crate::batch::{Arrived, Inbox, Outbox, Outgoing};
 use crate::capture::Capture;
 use crate::carrier::{Arrivals, Carrier, Sent};
 use crate::carriers::{MAX_CARRIERS, PathCarriers};
+use crate::handover::{Left, Received, Relay};
 use crate::log::{error, info};
 use crate::pool::Pool;
 use crate::refusals::{Line, Refusals};
 use crate::shared::{Phase, Shared, State};
 use crate::stack_address;
-use crate::sys::{Room, Source};
+use crate::sys::{MAX_SOURCES, Room, Source};
 use crate::workers::Workers;
 
 /// Segments written before arrivals are looked at again: 16 super-segments take the kernel 350 µs.
@@ -53,6 +56,11 @@ pub(crate) struct Driver {
     crypto: Option<Crypto>,
     refusals: Refusals,
     attendance: Attendance,
+    /// The way to the process that has handed over its ports, or has taken ours.
+    relay: Option<Relay>,
+    /// What has come from there, and the segments that go there.
+    received: Received,
+    left: Vec<Left>,
 }
 
 /// A carrier, and the segments that wait for it.
@@ -95,6 +103,9 @@ impl Driver {
             woken: Vec::new(),
             crypto: workers.map(|workers| Crypto { workers, jobs: Vec::new(), results: Vec::new() }),
             refusals: Refusals::default(),
+            relay: None,
+            received: Received::default(),
+            left: Vec::new(),
         }
     }
 
@@ -110,11 +121,13 @@ impl Driver {
             self.shared.wake.begin_to_look();
             self.shared.count_turn();
             let arrivals = self.receive()?;
+            self.receive_passed();
             let turn = self.turn();
             self.woken.drain(..).for_each(Waker::wake);
             if let Some(line) = &turn.refusal {
                 line.write();
             }
+            self.pass();
             let sent = self.send()?;
             if turn.phase == Phase::Stopping {
                 return self.last_turns(sent);
@@ -146,6 +159,9 @@ impl Driver {
     fn turn(&mut self) -> Turn {
         let shared = self.shared.clone();
         let mut state = shared.lock();
+        if let Some(relay) = state.relay.take() {
+            self.relay = relay;
+        }
         let State { endpoint, carriers, malformed, phase, .. } = &mut *state;
         for Arrived { carrier, arrival, local, packet } in self.arrived.drain(..) {
             look(&mut self.attendance, arrival.at, endpoint);
@@ -155,6 +171,10 @@ impl Driver {
                         self.lanes[carrier].carrier.note_arrival(&segment, local, endpoint);
                     }
                     endpoint.handle_segment(arrival, &segment);
+                    if let Some(segment) = endpoint.take_left() {
+                        let kind = self.lanes[carrier].carrier.kind();
+                        self.left.extend(relaying::left(kind, local, segment, endpoint));
+                    }
                 }
                 Ok(Packet::Icmp(error)) => endpoint.handle_icmp(arrival, &error),
                 Err(reason) => malformed.count(reason),
@@ -163,6 +183,7 @@ impl Driver {
         // Not before the arrivals: their times are in the past, and time must not run backwards.
         let now = shared.clock.now();
         look(&mut self.attendance, now, endpoint);
+        self.handle_passed(now, endpoint, carriers);
         if *phase == Phase::Stopping {
             endpoint.abort_all(now);
         }
@@ -231,7 +252,9 @@ impl Driver {
         let is_full = self.lanes.iter().any(|lane| !lane.batch.is_empty());
         let timeout = timeout.min(if is_full { RETRY_AFTER } else { LONGEST_WAIT });
         self.attendance.wait_until(now + timeout);
-        let sources: ArrayVec<_, MAX_CARRIERS> = self.lanes.iter().filter_map(Lane::source).collect();
+        let lanes = self.lanes.iter().filter_map(Lane::source);
+        let sources: ArrayVec<_, MAX_SOURCES> =
+            lanes.chain(self.relay.iter().map(Relay::source)).take(MAX_SOURCES).collect();
         self.shared.wake.signal().wait(&sources, Some(timeout))
     }
 

@@ -1,5 +1,8 @@
 //! The stack on this machine: paths, connections, and the threads behind them.
 
+#[cfg(target_os = "linux")]
+mod handing_over;
+
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;

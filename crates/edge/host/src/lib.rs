@@ -60,6 +60,7 @@ mod driver;
 mod error;
 mod failure;
 mod flow;
+mod handover;
 mod host;
 mod listener;
 mod log;

@@ -16,10 +16,11 @@ use tokio::sync::oneshot;
 
 use crate::carriers::PathCarriers;
 use crate::error::Error;
+use crate::handover::HandedSocket;
 use crate::log::{debug, info, warn};
 use crate::networks::{Networks, RuleChange};
 use crate::shared::Shared;
-use crate::sys::Announcements;
+use crate::sys::{Announcements, OwnDescriptor};
 use crate::wake::Wake;
 
 /// Time after which restoring rules, or a look that failed, is tried again: another program may have been changing the same.
@@ -45,6 +46,10 @@ enum Request {
     OpenPort(u16, Reply<OpenPort>),
     ChangeRules(RuleChange, Reply),
     ClosePort(u16),
+    HandOver(Reply<Vec<HandedSocket>>),
+    LeavePorts(Reply),
+    TakeBack(Reply),
+    TakeOver(Vec<HandedSocket>, Reply<Vec<OwnDescriptor>>),
     TakeDown,
 }
 
@@ -115,6 +120,26 @@ impl NetworkMonitor {
     /// Sends connections to `port` to the stack.
     pub(crate) async fn open_port(&self, port: u16) -> Result<OpenPort, Error> {
         self.requests.ask(|reply| Request::OpenPort(port, reply)).await
+    }
+
+    /// Prepares that another process takes over the open ports.
+    pub(crate) async fn hand_over(&self) -> Result<Vec<HandedSocket>, Error> {
+        self.requests.ask(Request::HandOver).await
+    }
+
+    /// Leaves new connections to the other process.
+    pub(crate) async fn leave_ports(&self) -> Result<(), Error> {
+        self.requests.ask(Request::LeavePorts).await
+    }
+
+    /// Undoes [`NetworkMonitor::hand_over`].
+    pub(crate) async fn take_back(&self) -> Result<(), Error> {
+        self.requests.ask(Request::TakeBack).await
+    }
+
+    /// Takes these sockets for the ports that are opened next.
+    pub(crate) async fn take_over(&self, sockets: Vec<HandedSocket>) -> Result<Vec<OwnDescriptor>, Error> {
+        self.requests.ask(|reply| Request::TakeOver(sockets, reply)).await
     }
 }
 
@@ -189,6 +214,16 @@ impl Watch {
                         // The driver also closes its sockets.
                         self.shared.wake.ask();
                     }
+                    Request::HandOver(reply) => drop(reply.send(self.network.hand_over())),
+                    Request::LeavePorts(reply) => {
+                        self.network.leave_ports();
+                        let _ = reply.send(Ok(()));
+                    }
+                    Request::TakeBack(reply) => {
+                        self.network.take_back();
+                        let _ = reply.send(Ok(()));
+                    }
+                    Request::TakeOver(sockets, reply) => drop(reply.send(self.network.take_over(sockets))),
                     Request::TakeDown => return,
                 }
             }

@@ -12,12 +12,13 @@ use plait_mptcp::Path;
 use crate::carrier::CarrierPaths;
 use crate::carriers::{Carriers, MAX_CARRIERS, PathCarriers, path_id, slot_of};
 use crate::error::Error;
+use crate::handover::HandedSocket;
 use crate::log::info;
 use crate::path::{NumberedPath, PathSpec};
 use crate::path_rule::PathRule;
 use crate::selection::{Change, Selection, SlotState};
 use crate::shared_networks::SharedNetworks;
-use crate::sys::{Device, Snapshot, Uplinks};
+use crate::sys::{Device, OwnDescriptor, Snapshot, Uplinks};
 
 /// The networks around the carriers of a host.
 pub(crate) struct Networks {
@@ -196,6 +197,37 @@ impl Networks {
     /// Undoes [`Networks::open_port`].
     pub(crate) fn close_port(&mut self, port: u16) {
         self.carriers.iter_mut().for_each(|paths| paths.close_port(port));
+    }
+
+    /// Prepares that another process takes over the open ports. After an error nothing has changed.
+    pub(crate) fn hand_over(&mut self) -> Result<Vec<HandedSocket>, Error> {
+        let mut sockets = Vec::new();
+        for paths in &mut self.carriers {
+            match paths.hand_over() {
+                Ok(handed) => sockets.extend(handed),
+                Err(error) => {
+                    self.take_back();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Leaves new connections to the other process.
+    pub(crate) fn leave_ports(&mut self) {
+        self.carriers.iter_mut().for_each(|paths| paths.leave_ports());
+    }
+
+    /// Undoes [`Networks::hand_over`].
+    pub(crate) fn take_back(&mut self) {
+        self.carriers.iter_mut().for_each(|paths| paths.take_back());
+    }
+
+    /// Takes sockets of another process for the ports that are opened next. Returns the devices through which that process may send.
+    pub(crate) fn take_over(&mut self, mut sockets: Vec<HandedSocket>) -> Result<Vec<OwnDescriptor>, Error> {
+        let taken = self.carriers.iter_mut().map(|paths| paths.take_over(&mut sockets));
+        Ok(taken.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
     /// Whether a carrier has rules in the system's packet filter.

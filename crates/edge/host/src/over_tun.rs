@@ -1,24 +1,29 @@
 //! The TCP carrier: IP packets through a TUN device.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use plait_base::{Duration, Instant};
 use plait_carrier::IpPacket;
+use plait_endpoint::Endpoint;
 use plait_mptcp::Path;
+use plait_tcp::FourTuple;
+use plait_wire::Segment;
 
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, CarrierPaths, Sent};
 use crate::carriers::{CarrierKind, Opened};
 use crate::error::Error;
+use crate::handover::{Handed, HandedSocket};
 use crate::log::{debug, warn};
 use crate::path::NumberedPath;
 use crate::pool::Buffer;
 use crate::ranges::Ranges;
 use crate::segmentation::wire_segments;
-use crate::sys::{MAX_OFFLOADED, Network, Snapshot, Source, SourceCheck, Tun};
+use crate::sys::{MAX_OFFLOADED, Network, OwnDescriptor, Snapshot, Source, SourceCheck, Tun};
 
 /// Most packets read at once: enough to share one lock, few enough that acknowledgments do not wait.
 const READ_BATCH: usize = 32;
@@ -39,11 +44,49 @@ pub(crate) struct OverTun {
     packet: IpPacket,
     /// The kernel has refused to cut super-segments: we do.
     cut_here: bool,
+    successor: Option<Successor>,
 }
+
+/// The process that receives new flows. Connection tracking knows the subflows of ours that have joined since by its addresses, so their
+/// segments leave through its device, from there.
+struct Successor {
+    tun: Arc<Tun>,
+    /// The address of its stack, by the four-tuple here.
+    joined: BTreeMap<FourTuple, IpAddr>,
+    sweep: Option<Instant>,
+}
+
+/// Most of these subflows, with those that were refused a moment ago.
+const MAX_JOINED: usize = 1 << 14;
+/// Interval of the search for ended ones.
+const SWEEP: Duration = Duration::from_secs(1);
 
 impl OverTun {
     fn new(tun: Arc<Tun>) -> Self {
-        Self { tun, spare: None, packet: IpPacket::default(), cut_here: false }
+        Self { tun, spare: None, packet: IpPacket::default(), cut_here: false, successor: None }
+    }
+
+    /// Sends the segment, which connection tracking knows by this address of the successor, through the device of that process.
+    fn send_for_successor(&mut self, tun: &Arc<Tun>, segment: &Segment, from: IpAddr) -> io::Result<()> {
+        let source = SocketAddr::new(from, segment.source.port());
+        self.packet.write(Segment { source, ..segment.clone() });
+        let ours = std::mem::replace(&mut self.tun, tun.clone());
+        let sent = self.send_packet();
+        self.tun = ours;
+        match sent {
+            // No subflow of ours waits for the device of another process.
+            Err(error) if Tun::is_full(&error) || Tun::is_gone(&error) => {
+                debug!(%error, "a packet was not sent through the device of the other process");
+                Ok(())
+            }
+            sent => sent,
+        }
+    }
+
+    fn way_of(&self, segment: &Segment) -> Option<(Arc<Tun>, IpAddr)> {
+        let Successor { tun, joined, sweep: _ } = self.successor.as_ref()?;
+        let tuple = FourTuple { local: segment.source, remote: segment.destination };
+        joined.get(&tuple).map(|from| (tun.clone(), *from))
     }
 
     fn send_packet(&mut self) -> io::Result<()> {
@@ -130,8 +173,13 @@ impl Carrier for OverTun {
 
     fn send(&mut self, outbox: &mut Outbox<'_>) -> io::Result<Sent> {
         while let Some(next) = outbox.next() {
-            self.packet.write(next.segment.clone());
-            let sent = self.send_packet();
+            let sent = match self.way_of(&next.segment) {
+                Some((tun, from)) => self.send_for_successor(&tun, &next.segment, from),
+                None => {
+                    self.packet.write(next.segment.clone());
+                    self.send_packet()
+                }
+            };
             self.packet.payload = Bytes::new();
             match sent {
                 // Address translation decides from which address it leaves.
@@ -147,6 +195,39 @@ impl Carrier for OverTun {
             }
         }
         Ok(Sent::All)
+    }
+
+    /// The answers to a subflow that begins by way of the successor take the same way.
+    fn note_passed(&mut self, segment: &Segment, destination: IpAddr, is_known: bool) {
+        let Some(Successor { joined, .. }) = self.successor.as_mut().filter(|_| !is_known) else { return };
+        if joined.len() < MAX_JOINED {
+            let tuple = FourTuple { local: segment.destination, remote: segment.source };
+            joined.insert(tuple, destination);
+        }
+    }
+
+    fn adopt(&mut self, handed: Handed) {
+        match handed {
+            Handed::Device(device) => {
+                let tun = Arc::new(Tun::of_other(device));
+                self.successor = Some(Successor { tun, joined: BTreeMap::new(), sweep: None });
+            }
+            Handed::Socket(_) => {}
+        }
+    }
+
+    /// The device is gone when its last descriptor is closed.
+    fn end_handover(&mut self) {
+        self.successor = None;
+    }
+
+    fn maintain(&mut self, now: Instant, endpoint: &Endpoint) -> Option<Instant> {
+        let Successor { joined, sweep, tun: _ } = self.successor.as_mut()?;
+        if sweep.is_none_or(|sweep| sweep <= now) {
+            joined.retain(|tuple, _| endpoint.has_tuple(tuple));
+            *sweep = Some(now + SWEEP);
+        }
+        sweep.filter(|_| !joined.is_empty())
     }
 }
 
@@ -165,6 +246,23 @@ impl CarrierPaths for Network {
 
     fn close_port(&mut self, port: u16) {
         self.close_port(port);
+    }
+
+    fn hand_over(&mut self) -> Result<Vec<HandedSocket>, Error> {
+        self.hand_over();
+        Ok(Vec::new())
+    }
+
+    fn leave_ports(&mut self) {
+        self.leave_ports();
+    }
+
+    fn take_back(&mut self) {
+        self.take_back();
+    }
+
+    fn take_over(&mut self, _sockets: &mut Vec<HandedSocket>) -> Result<Option<OwnDescriptor>, Error> {
+        self.share_device()
     }
 
     fn kernel_addresses(&self) -> Vec<IpAddr> {

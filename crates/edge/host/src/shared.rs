@@ -12,6 +12,7 @@ use plait_mptcp::FlowNews;
 
 use crate::carriers::PathCarriers;
 use crate::clock::Clock;
+use crate::handover::Relay;
 use crate::shared_networks::SharedNetworks;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::wake::Wake;
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// The reason for a missing path over TCP.
     pub(crate) tcp_missing: Option<String>,
+    /// A change of the driver's relay, until the driver has taken it: another one, or none.
+    pub(crate) relay: Option<Option<Relay>>,
     /// The networks that several devices share.
     pub(crate) shared_networks: SharedNetworks,
 }
@@ -120,6 +123,7 @@ impl Shared {
             drained: Tasks::default(),
             phase: Phase::Running,
             tcp_missing: None,
+            relay: None,
             shared_networks: SharedNetworks::default(),
         };
         Arc::new(Self { clock, wake, turns: AtomicU64::new(0), state: Mutex::new(state) })

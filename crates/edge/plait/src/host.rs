@@ -32,7 +32,7 @@ use crate::{CongestionControl, Scheduler};
 /// no task.
 #[derive(Clone, Debug)]
 pub struct Host {
-    inner: Arc<::plait_host::Host>,
+    pub(crate) inner: Arc<::plait_host::Host>,
     control: ::plait_host::PathControl,
     config: Config,
     nameservers: Vec<IpAddr>,

@@ -89,6 +89,8 @@ mod dnssec;
 mod dnssec;
 mod error;
 mod halves;
+#[cfg(target_os = "linux")]
+mod handover;
 mod host;
 mod identity;
 mod limits;

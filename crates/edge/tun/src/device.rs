@@ -46,6 +46,13 @@ impl Device {
         Ok(Self { file, name })
     }
 
+    /// Returns the device that another process has attached, through its descriptor: for sending. It is gone when the last descriptor is
+    /// closed.
+    #[must_use]
+    pub fn attached(file: File, name: &str) -> Self {
+        Self { file, name: name.to_owned() }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -14,6 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use plait_wire::Trust;
 
+use crate::carriers::MAX_CARRIERS;
+
 #[cfg(not(target_os = "linux"))]
 use elsewhere as system;
 #[cfg(target_os = "linux")]
@@ -24,8 +26,8 @@ pub(crate) use self::without_translations::Translations;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub use system::remove_leftovers;
 pub(crate) use system::{
-    Announcements, BINDS_TO_DEVICES, Signal, Snapshot, Source, Uplinks, fault_of, fault_of_other_name,
-    since_boot,
+    Announcements, BINDS_TO_DEVICES, Channel, OwnDescriptor, Signal, Snapshot, Source, Uplinks, fault_of,
+    fault_of_other_name, since_boot,
 };
 pub use system::{
     LOOPBACK, default_devices, device_with, is_clock_synchronized, path_obstacles, present, shared_networks,
@@ -101,6 +103,9 @@ pub(crate) struct Ready {
 
 /// Sockets that are read in a turn; those that are left are found in the next.
 pub(crate) const READY_AT_ONCE: usize = 16;
+
+/// Most descriptors that the driver waits for: those of the carriers, and the channel to another process.
+pub(crate) const MAX_SOURCES: usize = MAX_CARRIERS + 1;
 
 /// Whether room in a carrier is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@
 
 mod asked;
 mod credit;
+mod handing;
 mod over_udp;
 mod plain_network;
 mod receiving;
@@ -28,6 +29,7 @@ use self::plain_network::PlainNetwork;
 use self::socket::Socket;
 use crate::carriers::{self, Setup};
 use crate::error::Error;
+use crate::handover::HandedSocket;
 use crate::log::debug;
 use crate::stack_address;
 use crate::sys::{Signal, Sockets};
@@ -82,6 +84,12 @@ struct Table {
     last: u64,
     credits: Credits,
     asked: Asked,
+    /// Sockets of another process that are not in use yet.
+    given: Vec<HandedSocket>,
+    /// Another process reads the sockets of listening ports, and opens those of new paths.
+    is_handed_over: bool,
+    /// The sockets of listening ports that were opened since the other process, which keeps connections of theirs, was told.
+    untold: Option<Vec<HandedSocket>>,
 }
 
 #[derive(Clone, Copy)]
@@ -179,7 +187,12 @@ impl Udp {
                 let Some(own) = place.own_for(stack).filter(|_| !table.listening.contains_key(&at)) else {
                     continue;
                 };
-                let socket = Socket::listen(&place, at, own)?;
+                let socket = match table.given_for(&place, at) {
+                    Some(io) => Socket::given(&place, at, own, io)?,
+                    None if table.is_handed_over => continue,
+                    None => Socket::listen(&place, at, own)?,
+                };
+                table.tell(&socket);
                 let number = self.add(table, socket)?;
                 table.listening.insert(at, number);
             }
@@ -187,10 +200,12 @@ impl Udp {
         Ok(())
     }
 
-    fn add(&self, table: &mut Table, mut socket: Socket) -> io::Result<u64> {
+    fn add(&self, table: &mut Table, socket: Socket) -> io::Result<u64> {
         table.last += 1;
         let number = table.last;
-        socket.watch(&self.watched, number)?;
+        if socket.remote.is_some() || !table.is_handed_over {
+            socket.watch(&self.watched, number)?;
+        }
         table.sockets.insert(number, Arc::new(socket));
         Ok(number)
     }

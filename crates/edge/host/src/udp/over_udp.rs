@@ -1,12 +1,13 @@
 //! The carrier's side of the driver.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use plait_base::Instant;
 use plait_endpoint::Endpoint;
 use plait_tcp::FourTuple;
-use plait_wire::Segment;
+use plait_wire::{Flags, Segment};
 
 use super::receiving::Receiver;
 use super::sending::Sender;
@@ -14,6 +15,7 @@ use super::{LONGEST_SUPER_SEGMENT, Udp, Use};
 use crate::batch::{Inbox, Outbox};
 use crate::carrier::{Arrivals, Carrier, LocalAddress, Sent};
 use crate::carriers::CarrierKind;
+use crate::handover::{Handed, HandedSocket};
 use crate::log::trace;
 use crate::sys::Source;
 
@@ -71,6 +73,28 @@ impl Carrier for OverUdp {
         }
         let tuple = FourTuple { local: segment.destination, remote: segment.source };
         self.udp.lock().asked.note(tuple, local, |tuple| endpoint.has_tuple(tuple));
+    }
+
+    /// A question is answered as if it had arrived here.
+    fn note_passed(&mut self, segment: &Segment, _destination: IpAddr, _is_known: bool) {
+        if segment.flags.contains(Flags::SYN) {
+            self.udp.lock().credits.note(segment);
+        }
+    }
+
+    fn adopt(&mut self, handed: Handed) {
+        match handed {
+            Handed::Socket(socket) => self.udp.adopt(socket),
+            Handed::Device(_) => {}
+        }
+    }
+
+    fn take_untold(&mut self) -> Vec<HandedSocket> {
+        self.udp.take_untold()
+    }
+
+    fn end_handover(&mut self) {
+        self.udp.end_telling();
     }
 
     /// Maintains the sockets when it is time.

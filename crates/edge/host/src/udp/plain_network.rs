@@ -9,11 +9,12 @@ use plait_mptcp::{Path, PathClass};
 use super::{Place, Udp};
 use crate::carrier::{CarrierPaths, path_mtu};
 use crate::error::Error;
+use crate::handover::HandedSocket;
 use crate::log::{debug, warn};
 use crate::path::{NumberedPath, PathSpec};
 use crate::path_obstacle::PathObstacle;
 use crate::stack_address;
-use crate::sys::{Device, Snapshot, strict_source_check};
+use crate::sys::{Device, OwnDescriptor, Snapshot, strict_source_check};
 
 /// The paths of a host over UDP.
 pub(crate) struct PlainNetwork {
@@ -77,6 +78,19 @@ impl CarrierPaths for PlainNetwork {
 
     fn close_port(&mut self, port: u16) {
         self.udp.close_port(port);
+    }
+
+    fn hand_over(&mut self) -> Result<Vec<HandedSocket>, Error> {
+        self.udp.hand_over().map_err(|source| Error::system("hand over the sockets of UDP", source))
+    }
+
+    fn take_back(&mut self) {
+        self.udp.take_back();
+    }
+
+    fn take_over(&mut self, sockets: &mut Vec<HandedSocket>) -> Result<Option<OwnDescriptor>, Error> {
+        self.udp.take_over(std::mem::take(sockets));
+        Ok(None)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plait_base::PathId;
 use plait_wire::IcmpError;
@@ -17,8 +18,7 @@ const BUFFER: usize = 16 << 20;
 /// A non-blocking UDP socket that is bound to a path. Its datagrams are never fragmented.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// The poller drops the socket before it is closed.
-    watched: Option<Watched>,
+    watched: Mutex<Option<Watched>>,
     io: UdpSocket,
     state: UdpSocketState,
     pub(super) path: PathId,
@@ -52,6 +52,11 @@ impl Socket {
         Self::of(sys::listening(&place.device, own, local.port())?, place, (local, own), None)
     }
 
+    /// The same, with a socket of another process.
+    pub(super) fn given(place: &Place, local: SocketAddr, own: IpAddr, io: UdpSocket) -> io::Result<Self> {
+        Self::of(io, place, (local, own), None)
+    }
+
     fn of(
         io: UdpSocket,
         place: &Place,
@@ -69,7 +74,7 @@ impl Socket {
             let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
         }
         let (path, device_index) = (place.path, place.index);
-        Ok(Self { watched: None, io, state, path, device_index, local, own, port, remote })
+        Ok(Self { watched: Mutex::default(), io, state, path, device_index, local, own, port, remote })
     }
 
     /// Our end on the network, if the peer has sent to this address.
@@ -80,9 +85,28 @@ impl Socket {
     }
 
     /// Registers it in `sockets` under this number.
-    pub(super) fn watch(&mut self, sockets: &Sockets, number: u64) -> io::Result<()> {
-        self.watched = Some(sockets.add(&self.io, number)?);
+    pub(super) fn watch(&self, sockets: &Sockets, number: u64) -> io::Result<()> {
+        let mut watched = self.watched();
+        if watched.is_none() {
+            *watched = Some(sockets.add(&self.io, number)?);
+        }
         Ok(())
+    }
+
+    /// Reads it no longer, because another process does.
+    pub(super) fn leave(&self) {
+        if let Some(watched) = self.watched().take() {
+            watched.end(&self.io);
+        }
+    }
+
+    /// Another descriptor of it, for another process.
+    pub(super) fn duplicate(&self) -> io::Result<UdpSocket> {
+        self.io.try_clone()
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Option<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next ICMP error about one of its datagrams; `Some(None)` is an error without a segment.
@@ -138,5 +162,12 @@ impl Socket {
     /// Reads received data into `buffers`, merged datagrams into each.
     pub(super) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.io), buffers, meta)
+    }
+}
+
+impl Drop for Socket {
+    /// The poller drops the socket before it is closed: another process may have a descriptor of it, which keeps it open.
+    fn drop(&mut self) {
+        self.leave();
     }
 }

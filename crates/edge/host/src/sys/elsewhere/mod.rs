@@ -5,6 +5,7 @@
 
 mod addresses;
 mod announcements;
+mod channel;
 mod datagrams;
 mod time;
 mod waiting;
@@ -12,6 +13,7 @@ mod waiting;
 pub(crate) use self::addresses::{Snapshot, Uplinks, strict_source_check};
 pub use self::addresses::{default_devices, device_with, path_obstacles, present, shared_networks};
 pub(crate) use self::announcements::Announcements;
+pub(crate) use self::channel::{Channel, OwnDescriptor};
 pub(crate) use self::datagrams::{
     connected, force_buffers, is_about_another, is_refusal, listening, next_error,
 };

@@ -85,6 +85,11 @@ fn look(poller: &Poller, timeout: Option<Duration>) -> io::Result<Events> {
     }
 }
 
+impl Watched {
+    /// Waits for the socket no longer.
+    pub(crate) fn end(self, _socket: &UdpSocket) {}
+}
+
 impl Drop for Watched {
     fn drop(&mut self) {
         let _ = self.poller.delete(&self.socket);

@@ -1,6 +1,7 @@
 //! Linux: TUN devices, policy routing and address translation for TCP; netlink, `ppoll`, epoll, and the queues of errors of sockets.
 
 mod announcements;
+mod channel;
 mod datagrams;
 mod icmp;
 mod setup;
@@ -8,6 +9,7 @@ mod time;
 mod waiting;
 
 pub(crate) use self::announcements::Announcements;
+pub(crate) use self::channel::{Channel, OwnDescriptor};
 #[cfg(feature = "udp")]
 pub(crate) use self::datagrams::{connected, force_buffers, is_about_another, is_refusal, listening};
 #[cfg(feature = "udp")]

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -14,8 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::carriers::MAX_CARRIERS;
-use crate::sys::{READY_AT_ONCE, Ready, Room};
+use crate::sys::{MAX_SOURCES, READY_AT_ONCE, Ready, Room};
 
 /// Wakes a waiting thread.
 #[derive(Debug)]
@@ -34,11 +34,18 @@ const SHORTEST_ALARM: Duration = Duration::from_secs(1);
 
 /// The UDP sockets to wait for.
 #[derive(Debug)]
-pub(crate) struct Sockets(Epoll);
+pub(crate) struct Sockets(Arc<Epoll>);
 
-/// Marks a registered socket; the kernel drops a closed one.
+/// Marks a registered socket. The kernel drops a closed one, unless another process has a descriptor of it.
 #[derive(Debug)]
-pub(crate) struct Watched;
+pub(crate) struct Watched(Arc<Epoll>);
+
+impl Watched {
+    /// Waits for the socket no longer.
+    pub(crate) fn end(self, socket: &UdpSocket) {
+        let _ = self.0.delete(socket);
+    }
+}
 
 impl Signal {
     pub(crate) fn new() -> io::Result<Self> {
@@ -57,7 +64,7 @@ impl Signal {
         let _ = self.event.read();
     }
 
-    /// Waits for the signal, for a packet in one of the sources (at most [`MAX_CARRIERS`]), for room in one or for the time. The signal is
+    /// Waits for the signal, for a packet in one of the sources (at most [`MAX_SOURCES`]), for room in one or for the time. The signal is
     /// consumed then.
     pub(crate) fn wait(&self, sources: &[(Source<'_>, Room)], timeout: Option<Duration>) -> io::Result<()> {
         let signal = PollFd::new(self.as_fd(), PollFlags::POLLIN);
@@ -67,14 +74,14 @@ impl Signal {
             self.alarm.set(Expiration::OneShot(timeout.into()), TimerSetTimeFlags::empty())?;
         }
         let alarm = alarm.map(|_| PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN));
-        let sources = sources.iter().take(MAX_CARRIERS).map(|(Source(fd), room)| {
+        let sources = sources.iter().take(MAX_SOURCES).map(|(Source(fd), room)| {
             let events = match room {
                 Room::NotNeeded => PollFlags::POLLIN,
                 Room::Awaited => PollFlags::POLLIN | PollFlags::POLLOUT,
             };
             PollFd::new(*fd, events)
         });
-        let mut fds: ArrayVec<PollFd<'_>, { 2 + MAX_CARRIERS }> =
+        let mut fds: ArrayVec<PollFd<'_>, { 2 + MAX_SOURCES }> =
             std::iter::once(signal).chain(alarm).chain(sources).collect();
         match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -96,12 +103,12 @@ impl AsFd for Signal {
 impl Sockets {
     /// Returns an empty set for the thread that `_signal` wakes.
     pub(crate) fn new(_signal: &Signal) -> io::Result<Self> {
-        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+        Ok(Self(Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?)))
     }
 
     pub(crate) fn add(&self, socket: &UdpSocket, number: u64) -> io::Result<Watched> {
         self.0.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, number))?;
-        Ok(Watched)
+        Ok(Watched(self.0.clone()))
     }
 
     /// What to wait for until one of them is readable.

@@ -22,6 +22,7 @@ mod tun;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use plait_base::PathId;
@@ -76,6 +77,12 @@ pub(crate) struct Network {
     /// Whether a path has changed since the last refresh.
     is_changed: bool,
     ports: BTreeMap<u16, PortReservation>,
+    /// Open ports that another process may reserve, or has.
+    handed: BTreeSet<u16>,
+    /// Whether new connections to them are left to that process.
+    has_left: bool,
+    /// The numbers of the devices of other hosts.
+    others: BTreeSet<u8>,
     snapshot: Arc<Snapshot>,
 }
 
@@ -117,6 +124,9 @@ impl Network {
             paths: Vec::new(),
             is_changed: false,
             ports: BTreeMap::new(),
+            handed: BTreeSet::new(),
+            has_left: false,
+            others: BTreeSet::new(),
             snapshot: Arc::default(),
         };
         let result = network.install(&snapshot);
@@ -265,6 +275,7 @@ impl Network {
         if *snapshot == self.snapshot && !self.is_changed {
             return forwarded;
         }
+        self.sweep_after(snapshot);
         let has_same_routes = snapshot.has_routes_of(&self.snapshot);
         let translated = self.translate(snapshot);
         for path in &mut self.paths {
@@ -285,6 +296,27 @@ impl Network {
             self.is_changed = false;
         }
         forwarded.and(translated)
+    }
+
+    /// Removes what other hosts have left whose devices are gone: they were killed, or have just removed it themselves.
+    fn sweep_after(&mut self, snapshot: &Snapshot) {
+        let numbers =
+            |snapshot: &Snapshot| -> BTreeSet<u8> { snapshot.names().filter_map(number_of).collect() };
+        let before = std::mem::replace(&mut self.others, numbers(snapshot));
+        if before.is_subset(&self.others) {
+            return;
+        }
+        let _turn = Journal::turn();
+        // Another host may have a device with such a number by now.
+        let swept = Snapshot::take().and_then(|now| {
+            let alive = numbers(&now);
+            let is_stale = |number: u8| before.contains(&number) && !alive.contains(&number);
+            path_tables::remove_tables_of(is_stale)?;
+            nat::remove_tables_of(is_stale)
+        });
+        if let Err(error) = swept {
+            debug!(%error, "what another host has left stays until the next start");
+        }
     }
 
     /// Translates addresses for the paths that are selected, to the addresses of their devices.
@@ -326,14 +358,17 @@ impl Network {
     /// Restores our rules if another program has removed or changed them; returns whether that was so. `opened` returns the ports
     /// that connections of the stack were opened from.
     pub(crate) fn mend_rules(&mut self, opened: impl FnOnce() -> BTreeSet<u16>) -> Result<bool, Error> {
-        let Self { nat: Some(nat), guard, journal, ports, .. } = self else { return Ok(false) };
+        let Self { nat: Some(nat), guard, journal, ports, handed, has_left, .. } = self else {
+            return Ok(false);
+        };
         let _turn = Journal::turn();
         // Another host may have closed more.
         guard.close(Closed::noted_in(journal))?;
         if nat.is_whole()? && guard.is_whole()? {
             return Ok(false);
         }
-        let listening = ports.keys().copied().collect();
+        let handed = handed.iter().filter(|_| !*has_left);
+        let listening = ports.keys().chain(handed).copied().collect();
         nat.put(&listening, &opened(), &guard.script())?;
         guard.note_listing().map(|()| true)
     }
@@ -342,6 +377,34 @@ impl Network {
     /// belongs to that host, which has removed what was ours.
     fn is_replaced(&self, snapshot: &Snapshot) -> bool {
         snapshot.link(&self.device).is_some_and(|link| Some(link.index) != self.index)
+    }
+
+    /// Lets another process reserve the open ports. Connections come here as before.
+    pub(crate) fn hand_over(&mut self) {
+        self.handed = std::mem::take(&mut self.ports).into_keys().collect();
+        self.has_left = false;
+    }
+
+    /// Leaves new connections to the other process, whose rules are behind ours.
+    pub(crate) fn leave_ports(&mut self) {
+        if let Some(nat) = &self.nat {
+            self.handed.iter().for_each(|port| nat.close(*port));
+        }
+        self.has_left = true;
+    }
+
+    /// Undoes [`Network::hand_over`].
+    pub(crate) fn take_back(&mut self) {
+        for port in std::mem::take(&mut self.handed) {
+            if let Err(error) = self.open_port(port) {
+                warn!(%error, port, "the port is not listened on again");
+            }
+        }
+    }
+
+    /// Another descriptor of the TUN device, for another process.
+    pub(crate) fn share_device(&self) -> Result<Option<OwnedFd>, Error> {
+        self.tun.as_ref().map(|tun| tun.duplicate()).transpose().map_err(Error::tun)
     }
 
     /// Undoes [`Network::open_port`].

@@ -1,7 +1,7 @@
 //! The TUN device, which exchanges packets with the kernel.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use plait_carrier::IpPacket;
 use plait_tun::{Device, VnetHeader};
@@ -22,6 +22,16 @@ impl Tun {
     /// Creates a device in the network namespace of the calling thread. It is not yet up.
     pub(crate) fn create() -> Result<Self, Error> {
         Device::create(NAME).map(Self).map_err(Error::tun)
+    }
+
+    /// Another descriptor of it, for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// The device of another process, for sending.
+    pub(crate) fn of_other(descriptor: OwnedFd) -> Self {
+        Self(Device::attached(descriptor.into(), "of another process"))
     }
 
     /// Its name.
