@@ -50,7 +50,10 @@ const HEADINGS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Scrambling", &["scramble_start", "trusted_bytes", "untrusted_only"]),
-    ("Times", &["connect_timeout", "dead_after", "half_closed_timeout", "keep_alive", "drain"]),
+    (
+        "Times",
+        &["connect_timeout", "dead_after", "half_closed_timeout", "keep_alive", "drain", "upgrade_drain"],
+    ),
     ("Memory and threads", &["send_buffer", "receive_buffer", "crypto_threads"]),
     (
         "Log, status and captures",
@@ -153,7 +156,7 @@ mod tests {
             .collect();
         let named = HEADINGS.iter().flat_map(|(_, ids)| *ids).chain(&MOST_USED);
         // One of the feature `dnssec`, and one of Linux.
-        let optional = ["dnssec_anchors", "drain", "certificate", "certificate_key"];
+        let optional = ["dnssec_anchors", "drain", "upgrade_drain", "certificate", "certificate_key"];
         for id in named.filter(|id| !optional.contains(id)) {
             assert!(ids.iter().any(|other| other == id), "{id}: {ids:?}");
         }

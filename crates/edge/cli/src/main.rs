@@ -76,10 +76,17 @@ static ALLOCATOR: ZeroAlloc<System> = ZeroAlloc(System);
 const _: () = assert!(cfg!(panic = "unwind"));
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(status) = linux::upgrade::starter::run_if_starter() {
+        return status;
+    }
     exit::note_start();
     let arguments = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments,
-        Err(error) => return arguments::end(&error),
+        Err(error) => {
+            report(&error.to_string());
+            return arguments::end(&error);
+        }
     };
     if let Err(error) = plait_console::logging::start(&arguments.verbosity) {
         return exit::end_with(&error);
@@ -89,6 +96,17 @@ fn main() -> ExitCode {
     }
     match arguments.run() {
         Ok(status) => status,
-        Err(error) => exit::end_with(&error),
+        Err(error) => {
+            report(&format!("{error:#}"));
+            exit::end_with(&error)
+        }
     }
+}
+
+/// Reports the failure to the process that this one should have replaced, if there is one.
+fn report(why: &str) {
+    #[cfg(target_os = "linux")]
+    linux::upgrade::report_failure(why);
+    #[cfg(not(target_os = "linux"))]
+    let _ = why;
 }

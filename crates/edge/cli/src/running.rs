@@ -47,6 +47,8 @@ struct State {
     /// Whether it accepts connections, or its peer has answered.
     is_ready: bool,
     is_stopping: bool,
+    /// Whether another process accepts connections in place of this one.
+    is_replaced: bool,
     /// Number of connections that wait for a request.
     ready: usize,
     /// The stack, once it runs.
@@ -156,6 +158,7 @@ impl Running {
             what: what.into(),
             is_ready: false,
             is_stopping: false,
+            is_replaced: false,
             ready: 0,
             host: None,
             waits_for: None,
@@ -231,6 +234,15 @@ impl Running {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.state().is_stopping
+    }
+
+    /// Notes whether another process accepts connections in place of this one, which keeps its own.
+    pub(crate) fn replaced(&self, is_replaced: bool) {
+        self.state().is_replaced = is_replaced;
+    }
+
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.state().is_replaced
     }
 
     /// Lists a connection from now on. It is kept until [`Listed`] is dropped.

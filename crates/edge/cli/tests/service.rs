@@ -120,6 +120,31 @@ fn a_service_manager_learns_of_the_start_the_state_a_reload_and_the_stop() {
 }
 
 #[test]
+fn a_service_manager_follows_the_process_that_an_upgrade_starts() {
+    let mut manager = Manager::new();
+    let at = format!("127.0.0.1:{}", port());
+    let words = ["serve", "--forward", "127.0.0.1:9", "--anyone", "--listen", &at];
+    let mut serve = manager.start(&words, Some(Duration::from_millis(600)));
+    manager.expect("READY=1");
+    let mut upgrade = Command::new(PLAIT);
+    upgrade.args(["upgrade", "--json", &serve.pid().to_string()]);
+    let upgraded = upgrade.output().expect("built");
+    assert!(upgraded.status.success(), "{}{}", String::from_utf8_lossy(&upgraded.stderr), serve.last_words());
+    let upgraded: serde_json::Value = serde_json::from_slice(&upgraded.stdout).expect("JSON");
+    let pid = upgraded["pid"].as_i64().expect("a process");
+    manager.expect(&format!("MAINPID={pid}"));
+    // From here on, the new process speaks.
+    let ready = manager.expect("READY=1");
+    assert!(ready.contains(&format!("STATUS=port {at}, forwards to 127.0.0.1:9; paths up: lo")), "{ready}");
+    manager.expect("WATCHDOG=1");
+    let pid = Pid::from_raw(pid.try_into().expect("a number"));
+    nix::sys::signal::kill(pid, Signal::SIGTERM).expect("it runs");
+    manager.expect("STOPPING=1");
+    // The new process has stopped the replaced one, which has no connections.
+    assert!(serve.wait(TIMEOUT).expect("it ends").success(), "{}", serve.last_words());
+}
+
+#[test]
 fn a_client_that_starts_before_its_server_is_ready_and_says_what_it_waits_for() {
     let mut manager = Manager::new();
     let at = format!("127.0.0.1:{}", port());

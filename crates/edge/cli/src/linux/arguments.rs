@@ -29,6 +29,7 @@ use crate::linux::run::{self, Run};
 use crate::linux::sandbox;
 use crate::linux::serve::Serve;
 use crate::linux::up::{Cleanup, Down, Up};
+use crate::linux::upgrade::{Upgrade, starter};
 use crate::linux::wireshark::Wireshark;
 use crate::options::Options;
 use crate::proxy::Proxy;
@@ -88,6 +89,8 @@ pub(crate) enum Command {
     Path(PathArguments),
     /// Read the configuration of a running plait again.
     Reload(ReloadArguments),
+    /// Replace a running plait serve by the program on disk, without cutting a connection.
+    Upgrade(Upgrade),
     /// Show or create our key, and manage the known servers and allowed clients.
     Key(Key),
     /// Check a configuration file, or show the options in effect and the place of each.
@@ -124,6 +127,7 @@ impl Command {
             | Self::Monitor(_)
             | Self::Path(_)
             | Self::Reload(_)
+            | Self::Upgrade(_)
             | Self::Config(_)
             | Self::Wireshark(_) => false,
             Self::Doctor(doctor) => doctor.asks_a_server(),
@@ -150,6 +154,7 @@ impl Command {
             | Self::Check(_)
             | Self::Path(_)
             | Self::Reload(_)
+            | Self::Upgrade(_)
             | Self::Key(_)
             | Self::Config(_)
             | Self::Doctor(_)
@@ -178,6 +183,7 @@ impl Command {
             | Self::Check(_)
             | Self::Path(_)
             | Self::Reload(_)
+            | Self::Upgrade(_)
             | Self::Key(_)
             | Self::Config(_)
             | Self::Doctor(_)
@@ -214,6 +220,7 @@ impl Command {
             Self::Check(arguments) => until_interrupted(arguments.run()),
             Self::Path(arguments) => arguments.run(),
             Self::Reload(arguments) => arguments.run(),
+            Self::Upgrade(arguments) => arguments.run(),
             Self::Key(arguments) => arguments.run(),
             Self::Config(arguments) => arguments.run(&Arguments::definition()),
             Self::Doctor(doctor) => until_interrupted(doctor.run()),
@@ -238,6 +245,9 @@ pub(crate) fn end(error: &clap::Error) -> ExitCode {
 impl Arguments {
     /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if matches!(self.command, Command::Serve(_)) {
+            starter::prepare();
+        }
         self.confine()?;
         let reload = Reload::new(std::env::args_os().collect(), &self);
         self.command.run(reload)
@@ -263,6 +273,7 @@ impl Arguments {
             | Command::Check(_)
             | Command::Path(_)
             | Command::Reload(_)
+            | Command::Upgrade(_)
             | Command::Key(_)
             | Command::Config(_)
             | Command::Doctor(_)

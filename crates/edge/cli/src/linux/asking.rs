@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::linux::control::{PathNow, Question};
 use crate::linux::directory::{self, Socket};
+use crate::linux::upgrade;
 use crate::output;
 use crate::reload::Reloaded;
 use crate::shown::shown;
@@ -32,7 +33,7 @@ pub(super) struct Whom {
 
 /// Most bytes of all answers together: of one process, or of all processes of another user, which may be there to hold root
 /// up.
-struct Budget {
+pub(super) struct Budget {
     until: Instant,
     bytes: usize,
 }
@@ -43,7 +44,7 @@ impl Budget {
     /// Time limit of one answer, from the first byte to the last.
     const TIME: Duration = Duration::from_secs(5);
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { until: Instant::now() + Self::TIME, bytes: Self::BYTES }
     }
 
@@ -231,7 +232,7 @@ fn ask_one(control: Option<&Path>, pid: Option<u32>, question: &Question) -> any
 }
 
 /// Text of several lines, safe for a terminal.
-fn shown_lines(text: &str) -> String {
+pub(super) fn shown_lines(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| line.strip_suffix('\n').map_or_else(|| shown(line), |line| shown(line) + "\n"))
         .collect()
@@ -273,8 +274,7 @@ impl Found {
 
 /// The socket of a process, or of the only one that runs.
 fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
-    let mut sockets = directory::sockets();
-    sockets.retain(|found| pid.is_none_or(|wanted| wanted == found.pid));
+    let sockets = upgrade::candidates(pid);
     match (&sockets[..], pid) {
         ([socket], _) => Ok(socket.clone()),
         ([], Some(pid)) => {
@@ -295,7 +295,7 @@ fn socket_of(pid: Option<u32>) -> anyhow::Result<Socket> {
     }
 }
 
-fn ask_socket(socket: &Socket, question: &Question, budget: &mut Budget) -> anyhow::Result<Value> {
+pub(super) fn ask_socket(socket: &Socket, question: &Question, budget: &mut Budget) -> anyhow::Result<Value> {
     ask(&socket.path(), socket.connect(), question, budget)
 }
 

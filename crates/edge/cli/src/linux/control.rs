@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +22,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::linux::directory::{self, Socket};
 use crate::linux::metrics::{self, Metrics};
+use crate::linux::upgrade;
+use crate::metrics_place::MetricsPlace;
 use crate::options::Options;
 use crate::running::{Level, Message, PathLoad, PathName, PathSum, Running, Survey};
 use crate::session::is_told;
@@ -35,7 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The questions.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Question {
     /// The connections of the process.
@@ -48,6 +50,8 @@ pub(crate) enum Question {
     Remove(Vec<String>),
     /// The options that have changed, after the configuration was read again.
     Reload,
+    /// The process that has replaced this one, after it has.
+    Upgrade,
 }
 
 /// The use of a path.
@@ -69,13 +73,28 @@ pub(crate) struct PathNow {
 /// Answers questions until it is dropped, which removes the sockets.
 #[must_use = "questions are no longer answered when it is dropped"]
 pub(crate) struct Control {
-    /// The socket of `--control`.
-    named: Option<Answering>,
+    public: Public,
     _own: Option<Answering>,
-    _metrics: Option<Metrics>,
     running: Running,
     // Dropped after those that ask it.
     _host: Arc<Host>,
+}
+
+/// The sockets that one process at a time can have: that of `--control`, and that of the metrics.
+#[derive(Clone)]
+pub(crate) struct Public {
+    named: Option<PathBuf>,
+    metrics: Option<MetricsPlace>,
+    /// Whether this process writes a capture, which only one process can.
+    has_capture: bool,
+    subject: Subject,
+    opened: Arc<Mutex<Opened>>,
+}
+
+#[derive(Default)]
+struct Opened {
+    named: Option<Answering>,
+    metrics: Option<Metrics>,
 }
 
 /// The process that is asked.
@@ -120,34 +139,76 @@ pub(crate) fn open(options: &Options, host: &Host, running: &Running) -> anyhow:
     let kept = Arc::new(host.clone());
     let subject =
         Subject { running: running.clone(), control: host.path_control(), host: Arc::downgrade(&kept) };
-    let metrics = options.metrics.as_ref().map(|place| metrics::serve(place, subject.clone())).transpose()?;
-    let answering = |(listener, place): (UnixListener, Place)| -> io::Result<Answering> {
-        let listener = tokio::net::UnixListener::from_std(listener)?;
-        let task = tokio::spawn(answer_all(listener, subject.clone()));
-        Ok(Answering { place, task })
-    };
-    let named = match &options.control {
-        Some(place) => {
-            let listening =
-                bind(place).map(|listener| (listener, Place::Named(place.clone()))).and_then(answering);
-            Some(listening.with_context(|| format!("cannot listen on {}", place.display()))?)
-        }
-        None => None,
-    };
+    let (named, metrics) = (options.control.clone(), options.metrics.clone());
+    let has_capture = options.pcap.is_some();
+    let public = Public { named, metrics, has_capture, subject: subject.clone(), opened: Arc::default() };
+    public.open()?;
     let directory = directory::own();
     let own = Socket::listen(&directory, std::process::id());
-    let own = own.map(|(listener, socket)| (listener, Place::Own(socket))).and_then(answering);
+    let own =
+        own.and_then(|(listener, socket)| Answering::start(listener, Place::Own(socket), subject.clone()));
     if let Err(error) = &own {
         tracing::warn!(%error, directory = %directory.display(), "plait status cannot ask here");
     }
-    Ok(Control { named, _own: own.ok(), _metrics: metrics, running: running.clone(), _host: kept })
+    Ok(Control { public, _own: own.ok(), running: running.clone(), _host: kept })
 }
 
 impl Control {
     /// Lets another process use the socket of `--control`; queries about the remaining work are still answered.
     pub(crate) fn release(&mut self) {
-        self.named = None;
+        self.public.opened().named = None;
         self.running.stops();
+    }
+
+    /// The sockets that another process can have in place of this one.
+    pub(crate) fn public(&self) -> Public {
+        self.public.clone()
+    }
+}
+
+impl Public {
+    /// Whether this process writes a file that no other process can write beside it.
+    pub(crate) fn has_capture(&self) -> bool {
+        self.has_capture
+    }
+
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// Another process has them.
+    pub(crate) fn open(&self) -> anyhow::Result<()> {
+        let subject = || self.subject.clone();
+        let metrics = self.metrics.as_ref().map(|place| metrics::serve(place, subject())).transpose()?;
+        let named = self.named.as_ref().map(|place| {
+            let listening = bind(place)
+                .and_then(|listener| Answering::start(listener, Place::Named(place.clone()), subject()));
+            listening.with_context(|| format!("cannot listen on {}", place.display()))
+        });
+        *self.opened() = Opened { named: named.transpose()?, metrics };
+        Ok(())
+    }
+
+    /// Closes the sockets: another process can open them when this returns.
+    pub(crate) async fn close(&self) {
+        let Opened { named, metrics } = std::mem::take(&mut *self.opened());
+        if let Some(mut named) = named {
+            named.task.abort();
+            let _ = (&mut named.task).await;
+        }
+        if let Some(metrics) = metrics {
+            metrics.end().await;
+        }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answering {
+    fn start(listener: UnixListener, place: Place, subject: Subject) -> io::Result<Self> {
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        Ok(Self { place, task: tokio::spawn(answer_all(listener, subject)) })
     }
 }
 
@@ -202,14 +263,25 @@ async fn answer_all(listener: tokio::net::UnixListener, subject: Subject) {
 async fn answer(mut stream: tokio::net::UnixStream, subject: &Subject) -> io::Result<()> {
     check_user(&stream)?;
     let control = &subject.control;
-    let (read, mut write) = stream.split();
+    let (read, _) = stream.split();
     let mut question = String::new();
     BufReader::new(read.take(MAX_QUESTION)).read_line(&mut question).await?;
     if question.is_empty() {
         // The client only tested whether the process is there.
         return Ok(());
     }
-    let answer = match serde_json::from_str(&question) {
+    let question: Result<Question, _> = serde_json::from_str(&question);
+    if let Ok(question @ (Question::Paths(_) | Question::Add(_) | Question::Remove(_) | Question::Reload)) =
+        &question
+    {
+        tokio::spawn(upgrade::tell_predecessor(question.clone()));
+    }
+    let answer = match question {
+        Ok(Question::Upgrade) => {
+            // It takes its time, and other questions are answered meanwhile.
+            tokio::spawn(upgrade::answer(stream));
+            return Ok(());
+        }
         Ok(Question::Status) => status(subject),
         Ok(Question::Paths(changes)) => changed(&changes, control, PathControl::set).await,
         Ok(Question::Add(paths)) => changed(&paths, control, PathControl::add).await,
@@ -220,7 +292,7 @@ async fn answer(mut stream: tokio::net::UnixStream, subject: &Subject) -> io::Re
         // The missing end of a truncated question may have been `backup`.
         Err(error) => json!({ "error": format!("not a question: {error}") }),
     };
-    write.write_all(format!("{answer}\n").as_bytes()).await
+    stream.write_all(format!("{answer}\n").as_bytes()).await
 }
 
 /// # Errors
@@ -262,7 +334,7 @@ fn status(subject: &Subject) -> serde_json::Value {
         "kind": running.kind(),
         "what": running.what(),
         "started": running.started(),
-        "state": if running.is_stopping() { "stopping" } else { "running" },
+        "state": state_of(running),
         "ready": running.is_ready(),
         "health": health(running, &paths),
         "connections_opened": survey.opened,
@@ -274,6 +346,14 @@ fn status(subject: &Subject) -> serde_json::Value {
         "host": host.upgrade().map(|host| HostReport::from(&*host)),
         "events": running.events(),
     })
+}
+
+fn state_of(running: &Running) -> &'static str {
+    match (running.is_stopping(), running.is_replaced()) {
+        (true, _) => "stopping",
+        (false, true) => "draining",
+        (false, false) => "running",
+    }
 }
 
 fn traffic(survey: &Survey) -> Vec<Traffic> {

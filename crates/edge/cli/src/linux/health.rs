@@ -47,7 +47,9 @@ impl Health {
 fn faults(status: &Value) -> Vec<Fault> {
     let fault = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let mut faults = Vec::new();
-    if status["state"] != "running" {
+    if status["state"] == "draining" {
+        faults.push(fault("draining", "another process has replaced it"));
+    } else if status["state"] != "running" {
         faults.push(fault("stopping", "it is stopping"));
     } else if status["ready"] != true {
         faults.push(fault("not-ready", "it does not accept connections yet"));

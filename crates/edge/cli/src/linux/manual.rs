@@ -181,6 +181,13 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
         )],
     ),
     (
+        "plait-upgrade",
+        &[(
+            "plait upgrade",
+            "The program on disk takes the place of the only plait serve that runs; no connection is cut.",
+        )],
+    ),
+    (
         "plait-config",
         &[
             ("plait config check work", "Each mistake in work.toml, with its place."),
@@ -324,7 +331,7 @@ mod tests {
         // Commands with options of their own have one.
         for command in [
             "connect", "listen", "run", "serve", "proxy", "forward", "up", "down", "cleanup", "check",
-            "status", "health", "monitor", "path", "key", "config", "reload",
+            "status", "health", "monitor", "path", "key", "config", "reload", "upgrade",
         ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

@@ -76,6 +76,14 @@ pub(crate) fn serve(place: &MetricsPlace, subject: Subject) -> anyhow::Result<Me
     Ok(Metrics { task: tokio::spawn(accept_all(listener, shared)), socket })
 }
 
+impl Metrics {
+    /// Serves them no longer: another process can listen at the place when this returns.
+    pub(crate) async fn end(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
 impl Drop for Metrics {
     fn drop(&mut self) {
         self.task.abort();

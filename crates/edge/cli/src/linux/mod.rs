@@ -34,6 +34,7 @@ pub(crate) mod service;
 mod streams;
 mod tracking;
 mod up;
+pub(crate) mod upgrade;
 pub(crate) mod usage;
 mod waiting;
 mod waiting_clients;

@@ -1,17 +1,17 @@
 //! `plait serve`: accepts clients over several paths and connects them to their destinations.
 
+mod accepting;
 mod one;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use plait::{Fingerprint, Host, Listener, Stream};
+use plait::{Fingerprint, Host, Stream};
 use plait_proxy::convert::Instance;
 use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
@@ -20,15 +20,14 @@ use plait_proxy::silence::SilenceLimit;
 use plait_proxy::url::ServerUrl;
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
 
-use self::one::serve_one;
+use self::accepting::Accepting;
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
 use crate::linux::access::AccessLog;
 use crate::linux::announcement::Announcement;
 use crate::linux::arguments::Command;
-use crate::linux::control::{self, Control};
+use crate::linux::control;
 use crate::linux::door::{self, Door};
 use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::place::Place;
@@ -37,6 +36,7 @@ use crate::linux::prerequisite;
 use crate::linux::renewal::Renewal;
 use crate::linux::repeated::Repeated;
 use crate::linux::service as supervision;
+use crate::linux::upgrade::Succession;
 use crate::linux::waiting_clients::{WaitingClients, WaitingLimit};
 use crate::listening::Passed;
 use crate::options::Options;
@@ -85,6 +85,9 @@ pub(crate) struct Serve {
     /// After SIGTERM, give connections so many seconds to end.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     drain: u32,
+    /// After plait upgrade, the replaced process gives its connections so many seconds to end.
+    #[arg(long, value_name = "SECONDS", default_value = "3600")]
+    upgrade_drain: u32,
     /// Append a line of JSON for each connection to FILE, - for standard error: client, destination, bytes, paths and the reason of the end
     /// (docs/service.md). SIGUSR1 opens the file again.
     #[arg(long, value_name = "FILE")]
@@ -115,6 +118,8 @@ struct Shared {
     silence: SilenceLimit,
     /// How long connections may go on after the signal to stop.
     farewell: Mutex<Duration>,
+    /// The same after an upgrade.
+    upgrade_drain: Mutex<Duration>,
 }
 
 impl Serve {
@@ -139,6 +144,7 @@ impl Serve {
         self.may_start()?;
         // A server has no socket of its own over TCP, and over UDP one for each path.
         Passed::take()?.finish()?;
+        let mut succession = Succession::take()?;
         let store = protection::store(&self.options);
         let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
         let by_key = clients.is_some();
@@ -155,16 +161,23 @@ impl Serve {
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
         let running = Running::new("serve", self.what(), reload);
+        if let Some(succession) = &succession {
+            succession.take_ports(&host).await?;
+        }
         let control = control::open(&self.options, &host, &running)?;
         let port = self.listen.port;
         let listening = host.listen(port, accepted).await;
         let listener = listening.with_context(|| format!("cannot listen on port {port}"))?;
+        if let Some(succession) = &mut succession {
+            succession.complete().await?;
+        }
         running.is_up();
         let announcement = self.announcement(pin);
         let (service, strangers) = (Mutex::new(Arc::new(self.service().await)), Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
+        let upgrade_drain = Mutex::new(self.upgrade_drain());
         let waiting = WaitingClients::new(self.waiting.most(), by_key, running.clone());
         let shared = Shared {
             host,
@@ -179,6 +192,7 @@ impl Serve {
             instance,
             silence,
             farewell,
+            upgrade_drain,
         };
         let shared = Arc::new(shared);
         // Both end with this function.
@@ -188,7 +202,8 @@ impl Serve {
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
         kept.spawn(reload.keep((shared.host.path_control(), "serve"), None, apply));
         supervised.is_ready().await;
-        accept_until(stopped, (listener, control), &shared, (&announcement, &supervised)).await
+        let accepting = Accepting { listener, control, flows: JoinSet::new(), succession, successor: None };
+        accepting.until(stopped, &shared, (&announcement, &supervised)).await
     }
 
     /// Number of possible connections, under a limit of open files.
@@ -226,6 +241,10 @@ impl Serve {
         Duration::from_secs(self.drain.into())
     }
 
+    fn upgrade_drain(&self) -> Duration {
+        Duration::from_secs(self.upgrade_drain.into())
+    }
+
     async fn service(&self) -> Service {
         if let Some(to) = &self.forward {
             // The service may start later: a client that waits for it need not wait for the server.
@@ -240,59 +259,6 @@ impl Serve {
     }
 }
 
-async fn accept_until(
-    mut stopped: JoinHandle<exit::Interrupted>,
-    (listener, mut control): (Listener, Control),
-    shared: &Arc<Shared>,
-    (announcement, supervised): (&Announcement, &supervision::Service),
-) -> anyhow::Result<()> {
-    let (mut announced, mut is_announced) = (pin!(announcement.print(&shared.host)), false);
-    let mut flows = JoinSet::new();
-    let ended = loop {
-        tokio::select! {
-            () = &mut announced, if !is_announced => is_announced = true,
-            _ = &mut stopped => break Ok(()),
-            Some(_) = flows.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok(stream) => match shared.door.enter() {
-                    Some(place) => {
-                        let shared = Arc::clone(shared);
-                        flows.spawn(async move {
-                            serve_one(shared, stream).await;
-                            drop(place);
-                        });
-                    }
-                    // There was room when the client was judged; a connection that is not sealed was not judged.
-                    None => {
-                        stream.abort();
-                        if let Some(more_like_it) = shared.strangers.note("too many connections") {
-                            tracing::warn!(more_like_it, "too many connections: a client was reset");
-                        }
-                    }
-                },
-                Err(error) => break Err(error).context("no more clients can be accepted"),
-            },
-        }
-    };
-    let farewell = *shared.farewell.lock().unwrap_or_else(PoisonError::into_inner);
-    supervised.stops(farewell).await;
-    shared.door.close();
-    shared.waiting.stop();
-    // Another process can use the port and the socket now, while the last connections end.
-    drop(listener);
-    control.release();
-    tracing::info!(connections = flows.len(), "stopping");
-    shared.silence.lower(LAST_SILENCE);
-    // A second signal ends this wait too.
-    tokio::select! {
-        _ = timeout(farewell, async { while flows.join_next().await.is_some() {} }) => {}
-        _ = exit::stopped() => {}
-    }
-    flows.shutdown().await;
-    let _ = timeout(Duration::from_secs(1), shared.host.drained()).await;
-    ended
-}
-
 impl Shared {
     /// Puts the change of an option into effect; returns whether that can be done without a restart. Running connections keep what they
     /// were opened with, except the limit of silence.
@@ -303,6 +269,9 @@ impl Shared {
                 let service = Arc::new(new.service().await);
                 *self.service.lock().unwrap_or_else(PoisonError::into_inner) = service;
                 self.running.is_now(new.what());
+            }
+            "upgrade-drain" => {
+                *self.upgrade_drain.lock().unwrap_or_else(PoisonError::into_inner) = new.upgrade_drain();
             }
             "drain" => *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = new.farewell(),
             "half-closed-timeout" => self.silence.set(new.half_closed.duration()),

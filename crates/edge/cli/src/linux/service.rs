@@ -4,6 +4,7 @@
 //! Without `NOTIFY_SOCKET` nothing is sent. In both cases, SIGHUP is passed on to the tasks that read files again.
 
 use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plait::PathState;
@@ -84,6 +85,7 @@ impl Service {
 #[derive(Debug)]
 enum Message {
     Ready,
+    MainPid(u32),
     Status(String),
     Watchdog,
     Reloading,
@@ -91,9 +93,18 @@ enum Message {
     ExtendTimeout(u32),
 }
 
+/// Tells the service manager that another process is the service now. It hears nothing more of this one.
+pub(crate) async fn is_replaced_by(pid: u32) {
+    send(vec![Message::Ready, Message::MainPid(pid)]).await;
+    IS_REPLACED.store(true, Ordering::Relaxed);
+}
+
+/// Whether another process talks to the service manager.
+static IS_REPLACED: AtomicBool = AtomicBool::new(false);
+
 /// Sends a message. If the service manager cannot be reached, the process continues.
 async fn send(message: Vec<Message>) {
-    if !is_supervised() {
+    if !is_supervised() || IS_REPLACED.load(Ordering::Relaxed) {
         return;
     }
     let sent = spawn_blocking(move || {
@@ -101,6 +112,7 @@ async fn send(message: Vec<Message>) {
         for part in &message {
             match part {
                 Message::Ready => states.push(NotifyState::Ready),
+                Message::MainPid(pid) => states.push(NotifyState::MainPid(*pid)),
                 Message::Status(words) => states.push(NotifyState::Status(words)),
                 Message::Watchdog => states.push(NotifyState::Watchdog),
                 // The manager tells by the time which reload it was.

@@ -116,6 +116,11 @@ impl WaitingClients {
         self.most.store(most, Ordering::Relaxed);
     }
 
+    /// Ends all, and lets none wait until this is undone.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.stops.send_replace(is_paused);
+    }
+
     /// Ends all, and lets none wait from now on.
     pub(crate) fn stop(&self) {
         self.set_most(0);

@@ -34,7 +34,7 @@ impl Snapshot {
         Self {
             kind: running.kind(),
             started: running.started().to_owned(),
-            is_ready: running.is_ready() && !running.is_stopping(),
+            is_ready: running.is_ready() && !running.is_stopping() && !running.is_replaced(),
             survey: running.survey(|_, _| {}),
             paths: control.paths(),
             totals: host.as_ref().map(|host| host.totals()).unwrap_or_default(),
