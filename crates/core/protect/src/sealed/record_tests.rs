@@ -170,7 +170,7 @@ fn a_block_has_a_limit_of_records() {
 
 #[test]
 fn a_datagram_in_the_stream_has_a_flow_a_codepoint_and_its_payload() {
-    let payload = bytes::Bytes::from_static(b"voice");
+    let payload = Bytes::from_static(b"voice");
     let record = Record::Datagram { flow: 6, ecn: 1, payload: payload.clone() };
     let bytes = [&record.to_bytes()[..], &payload].concat();
     assert_eq!(bytes, [&[0x17, 0, 0, 0, 6, 1, 0, 5][..], b"voice"].concat());

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use netlink_bindings::rt_rule::{self, FibRuleHdr};
 
+use super::super::netlink::Netlink;
 use super::path_tables::PROTOCOL;
-use super::script::ip_json;
 use super::sweep;
 use super::sysctl::Journal;
 use crate::error::Error;
@@ -37,11 +37,6 @@ pub fn remove_leftovers() -> Result<Vec<String>, Error> {
 
 /// What hosts have in this namespace, and how often.
 fn traces(journal: &Journal) -> Result<BTreeMap<String, usize>, Error> {
-    #[derive(Deserialize)]
-    struct Rule {
-        #[serde(default)]
-        protocol: Option<String>,
-    }
     let mut traces = BTreeMap::new();
     let tables = run("nft", "list tables inet")?;
     for table in tables.lines().filter_map(|line| line.split_whitespace().last()) {
@@ -51,10 +46,12 @@ fn traces(journal: &Journal) -> Result<BTreeMap<String, usize>, Error> {
         }
     }
     for family in Family::BOTH {
-        let rules: Vec<Rule> = ip_json(&format!("{} rule show", family.option()))?;
-        let ours = PROTOCOL.to_string();
-        let count = rules.iter().filter(|rule| rule.protocol.as_ref() == Some(&ours)).count();
-        traces.insert(format!("routing rules (ip {} rule)", family.option()), count);
+        let header = FibRuleHdr { family: family.number(), ..FibRuleHdr::new() };
+        let question = rt_rule::Request::new().op_getrule_dump(&header);
+        let ours = Netlink::open()?.ask(&question, |(header, facts)| {
+            (header.family == family.number() && facts.get_protocol() == Ok(PROTOCOL)).then_some(())
+        })?;
+        traces.insert(format!("routing rules (ip {} rule)", family.option()), ours.len());
     }
     traces.insert("changed kernel settings".to_owned(), journal.noted("1").len() + journal.noted("2").len());
     Ok(traces)
