@@ -16,11 +16,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario::new(name, seed, TWO_V4, move |pair: &mut Pair| speak(pair, choice, over_udp, len))
     };
     vec![
-        of("datagrams-fastest", 500, PathChoice::Fastest, true, 160),
-        of("datagrams-duplicate", 501, PathChoice::Duplicate, true, 160),
-        of("datagrams-spread-in-pieces", 502, PathChoice::Spread, true, 3000),
-        of("datagrams-in-the-stream", 503, PathChoice::Fastest, false, 160),
-        of("datagrams-lost", 504, PathChoice::Duplicate, true, 200).through(|pair| {
+        of("tcpcrypt-datagrams-fastest", 500, PathChoice::Fastest, true, 160),
+        of("tcpcrypt-datagrams-duplicate", 501, PathChoice::Duplicate, true, 160),
+        of("tcpcrypt-datagrams-spread-in-pieces", 502, PathChoice::Spread, true, 3000),
+        of("tcpcrypt-datagrams-in-the-stream", 503, PathChoice::Fastest, false, 160),
+        of("tcpcrypt-datagrams-lost", 504, PathChoice::Duplicate, true, 200).through(|pair| {
             let model = LinkConfig { loss: Loss::Bernoulli { probability: 0.2 }, ..plain_link() };
             pair.link(0, model);
         }),

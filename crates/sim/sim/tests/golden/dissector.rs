@@ -201,7 +201,9 @@ fn seen_by_decoder(lines: &[Value]) -> Seen {
                 add(format!("Data-ACK {}", fields["data ack"]));
             }
             // Names of records; RST and FIN are those of segments.
-            _ if what == what.to_uppercase() && !["RST", "FIN", "FAILED", "MP_FASTCLOSE"].contains(&what) => {
+            _ if what == what.to_uppercase()
+                && !["RST", "FIN", "FAILED", "MP_FASTCLOSE", "REPORT"].contains(&what) =>
+            {
                 add(what.to_owned());
             }
             _ => {}
@@ -241,6 +243,12 @@ fn the_dissector_says_of_sealed_connections_what_the_second_decoder_says() {
         assert!(sum(names) > 0, "{field}");
     }
     assert!(sum(&["syn_data"]) > 0, "data in SYNs");
+    assert!(sum(&["datagrams"]) > 400 && sum(&["reports"]) > 50, "{} datagrams", sum(&["datagrams"]));
+    let is_about_datagrams = |line: &&Value| {
+        let text = line.to_string();
+        line["what"] == "FAILED" && (text.contains("datagram") || text.contains("REPORT"))
+    };
+    assert_eq!(lines.iter().filter(is_about_datagrams).collect::<Vec<_>>(), Vec::<&Value>::new());
 }
 
 #[test]
