@@ -43,8 +43,9 @@ impl Endpoint {
         destination: Bytes,
         choice: PathChoice,
     ) -> Result<FlowId, FlowError> {
-        let connection = self.held_mut(id).and_then(|entry| entry.connection.connection_mut());
-        let flow = connection.ok_or(FlowError::Unsupported)?.open_flow(destination, choice)?;
+        let entry = self.held_mut(id).ok_or(FlowError::Unsupported)?;
+        let connection = entry.connection.connection_mut().ok_or(FlowError::NotYet)?;
+        let flow = connection.open_flow(destination, choice)?;
         self.on_progress(now, id);
         Ok(flow)
     }

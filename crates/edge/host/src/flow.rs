@@ -17,13 +17,26 @@ pub struct Flow {
 }
 
 impl Connection {
-    /// Opens a flow to a destination of at most 255 bytes, which the application of the peer judges.
+    /// Opens a flow to a destination of at most 255 bytes, which the application of the peer judges. Waits until the connection is open.
+    /// Dropping the future opens none.
     ///
     /// # Errors
-    /// [`FlowError`].
-    pub fn open_flow(&self, destination: Bytes, choice: PathChoice) -> Result<Flow, FlowError> {
+    /// [`FlowError`], except [`FlowError::NotYet`].
+    pub async fn open_flow(&self, destination: Bytes, choice: PathChoice) -> Result<Flow, FlowError> {
         let Handle { shared, id } = &*self.0;
-        let flow = shared.change(|state, now| state.endpoint.open_flow(now, *id, destination, choice))?;
+        let mut wait = shared.wait_for(Awaited::Flow(*id, FlowNews::Offered));
+        let opened = poll_fn(|context| {
+            let mut state = shared.lock();
+            let now = shared.clock.now();
+            match state.endpoint.open_flow(now, *id, destination.clone(), choice) {
+                Err(FlowError::NotYet) if state.is_closed(*id) => Poll::Ready(Err(FlowError::Unsupported)),
+                Err(FlowError::NotYet) => wait.pending(&mut state, context),
+                opened => Poll::Ready(opened),
+            }
+        });
+        let flow = opened.await?;
+        // There is a record to send.
+        shared.wake.ask();
         Ok(Flow { connection: self.clone(), id: flow })
     }
 

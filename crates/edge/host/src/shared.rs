@@ -225,6 +225,8 @@ impl State {
                     self.take_tasks(Awaited::Flow(id, FlowNews::Offered), woken);
                 }
                 Event::Datagrams(id) => {
+                    // Also the tasks that wait until flows can be opened.
+                    self.take_tasks(Awaited::Flow(id, FlowNews::Offered), woken);
                     while let Some(news) = self.endpoint.poll_flow_news(id) {
                         self.take_tasks(Awaited::Flow(id, news), woken);
                     }

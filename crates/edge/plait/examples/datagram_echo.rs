@@ -31,16 +31,21 @@ async fn serve(host: &Host, port: u16) -> Result<(), Box<dyn std::error::Error>>
     let listener = host.listen(port, service.into()).await?;
     println!("our key is {}", identity.fingerprint());
     loop {
-        let stream = listener.accept().await?;
+        let mut stream = listener.accept().await?;
         tokio::spawn(async move {
             let datagrams = stream.datagrams();
-            while let Some((flow, destination)) = datagrams.accept().await {
-                // A flow to anything else is refused: it is dropped.
-                if destination == "echo" {
-                    tokio::spawn(echo(flow));
+            loop {
+                tokio::select! {
+                    offered = datagrams.accept() => match offered {
+                        Some((flow, destination)) if destination == "echo" => drop(tokio::spawn(echo(flow))),
+                        // A flow to anything else is refused: it is dropped.
+                        Some(_) => {}
+                        None => break,
+                    },
+                    // The client writes nothing: its stream ends when it leaves.
+                    _ = stream.read_chunk() => break,
                 }
             }
-            drop(stream);
         });
     }
 }
@@ -66,7 +71,7 @@ async fn ask(
     let host = host.start()?;
     let stream = host.connect(server, Sealing::new(Trust::pinned(key.parse()?)).datagrams()).await?;
     // Each datagram over every path: none is lost where one path loses it.
-    let flow = stream.datagrams().open("echo", PathChoice::Duplicate)?;
+    let flow = stream.datagrams().open("echo", PathChoice::Duplicate).await?;
     for number in 0..10_u32 {
         let sent = Instant::now();
         flow.send(number.to_be_bytes().to_vec())?;

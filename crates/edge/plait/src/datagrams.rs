@@ -21,7 +21,7 @@ use crate::status::Monitor;
 ///
 /// # async fn ask(host: Host, key: plait::Fingerprint) -> Result<(), plait::Error> {
 /// let stream = host.connect("gw.example.com:7443", Sealing::new(Trust::pinned(key)).datagrams()).await?;
-/// let flow = stream.datagrams().open("resolver.example.com:53", PathChoice::Duplicate)?;
+/// let flow = stream.datagrams().open("resolver.example.com:53", PathChoice::Duplicate).await?;
 /// flow.send(&b"question"[..])?;
 /// let answer = flow.recv().await;
 /// # drop(answer);
@@ -113,12 +113,15 @@ impl Datagrams {
 
     /// Opens a flow to a destination, such as `HOST:PORT`, of at most 255 bytes. Its datagrams may be sent at once.
     ///
+    /// Dropping the future opens no flow.
+    ///
     /// # Errors
     /// The connection is not sealed, or one of its ends does not take datagrams ([`ErrorKind::Unsupported`]); 1,024 flows are open
     /// ([`ErrorKind::Busy`]); or the destination is too long.
-    pub fn open(&self, destination: impl Into<Bytes>, paths: PathChoice) -> Result<Flow, Error> {
-        self.0.connection.open_flow(destination.into(), paths).map(Flow).map_err(|error| match error {
-            FlowError::Unsupported => Error::new(
+    pub async fn open(&self, destination: impl Into<Bytes>, paths: PathChoice) -> Result<Flow, Error> {
+        let opened = self.0.connection.open_flow(destination.into(), paths).await;
+        opened.map(Flow).map_err(|error| match error {
+            FlowError::Unsupported | FlowError::NotYet => Error::new(
                 ErrorKind::Unsupported,
                 "this connection takes no datagrams: it is not sealed, or one of its ends has not asked for them",
             ),

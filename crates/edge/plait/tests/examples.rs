@@ -43,6 +43,19 @@ fn echo_sends_each_line_back() {
 
 #[test]
 #[ignore = "needs root"]
+fn datagram_echo_gets_each_datagram_back_over_two_paths() {
+    let net = Net::new("dgram");
+    let mut server = net.server("datagram_echo", &["7007"]);
+    let key = announced_key(&mut server);
+    let mut client = net.client("datagram_echo", &[&format!("{SERVER}:7007"), &key, "a1", "a2"]);
+    assert!(client.wait(TIMEOUT).expect("it ends").success(), "{}", client.last_words());
+    let printed = printed(&client);
+    assert_eq!(printed.lines().count(), 10, "{printed}");
+    assert!(printed.lines().all(|line| line.ends_with(" ms")), "two paths that lose nothing: {printed}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn http_get_fetches_a_page_from_a_server_on_the_kernels_tcp() {
     let net = Net::new("get");
     let listener = net.pair.server.enter(|| TcpListener::bind("0.0.0.0:80").expect("free")).expect("entered");

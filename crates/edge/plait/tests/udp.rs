@@ -286,7 +286,7 @@ async fn datagrams_go_both_ways_beside_the_stream_and_end_with_their_flow() {
         listen(&server, || SealedService::new(&identity, Clients::anyone()).datagrams().into()).await;
     let port = listener.port();
     let echo = tokio::spawn(async move {
-        let stream = listener.accept().await.expect("the client connects");
+        let mut stream = listener.accept().await.expect("the client connects");
         let datagrams = stream.datagrams();
         let (refused, destination) = datagrams.accept().await.expect("a flow");
         assert_eq!(destination, "nowhere.example:9");
@@ -297,16 +297,19 @@ async fn datagrams_go_both_ways_beside_the_stream_and_end_with_their_flow() {
             flow.send_with_ecn(payload, ecn).expect("it is open");
         }
         drop(flow);
+        stream.shutdown().await.expect("in order");
         assert!(datagrams.accept().await.is_none(), "the connection has ended");
     });
     let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), port);
     let sealing = Sealing::new(Trust::pinned(identity.fingerprint())).datagrams();
     let mut stream = within(client.connect(remote, sealing)).await.expect("it answers");
     let datagrams = stream.datagrams();
-    let refused = datagrams.open("nowhere.example:9", PathChoice::Fastest).expect("both take datagrams");
+    let refused =
+        within(datagrams.open("nowhere.example:9", PathChoice::Fastest)).await.expect("both take datagrams");
     assert_eq!(within(refused.recv()).await, None, "the server has refused it");
     assert_eq!(refused.send("late").map_err(|error| error.kind()), Err(ErrorKind::Closed));
-    let flow = datagrams.open("echo.example:7", PathChoice::Duplicate).expect("both take datagrams");
+    let flow =
+        within(datagrams.open("echo.example:7", PathChoice::Duplicate)).await.expect("both take datagrams");
     assert!(flow.largest() > 1200, "{}", flow.largest());
     let longest = (4 * flow.largest()).min(65_535);
     for len in [0, 1, 1200, flow.largest(), longest] {
@@ -341,6 +344,7 @@ async fn datagrams_need_both_ends_to_ask_for_them() {
     let remote = SocketAddr::new("127.0.0.1".parse().expect("an address"), listener.port());
     let sealing = Sealing::new(Trust::pinned(identity.fingerprint())).datagrams();
     let stream = within(client.connect(remote, sealing)).await.expect("it answers");
-    let opened = stream.datagrams().open("echo.example:7", PathChoice::Fastest);
+    let datagrams = stream.datagrams();
+    let opened = within(datagrams.open("echo.example:7", PathChoice::Fastest)).await;
     assert_eq!(opened.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
 }

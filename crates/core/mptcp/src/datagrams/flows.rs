@@ -36,7 +36,9 @@ pub struct Datagram {
 /// Why a flow cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FlowError {
-    /// The connection is not sealed, not open (yet), or one of its ends does not take datagrams.
+    /// The connection is being opened. [`Event::Datagrams`](crate::Event::Datagrams) follows.
+    NotYet,
+    /// The connection is not sealed, has ended, or one of its ends does not take datagrams.
     Unsupported,
     /// 1,024 flows of this end are open, or the numbers of the connection are used up.
     TooMany,

@@ -224,10 +224,10 @@ impl Association {
         pass!(self.ask_life());
     }
 
-    /// The open connection, for its datagrams; `None` while this host is opening it.
+    /// The connection, for its datagrams; `None` while this host is opening it and no attempt is chosen.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
         match self {
-            Self::Opening(_) => None,
+            Self::Opening(open) => open.chosen_mut(),
             Self::Connection(connection) => Some(connection),
         }
     }
@@ -235,7 +235,7 @@ impl Association {
     /// The same to look at.
     pub fn connection(&self) -> Option<&Connection> {
         match self {
-            Self::Opening(_) => None,
+            Self::Opening(open) => open.chosen(),
             Self::Connection(connection) => Some(connection),
         }
     }

@@ -245,6 +245,8 @@ impl ActiveOpen {
     /// Makes this attempt the connection, and gives up the others.
     fn choose(&mut self, now: Instant, number: usize, host: &mut dyn Host) {
         self.chosen = Some(number);
+        // Flows of datagrams can be opened from now on.
+        self.events.push_back(Event::Datagrams);
         let path = self.attempts[number].way.path;
         for (other, attempt) in self.attempts.iter_mut().enumerate() {
             if other == number {

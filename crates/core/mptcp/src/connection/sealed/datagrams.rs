@@ -4,6 +4,7 @@
 use arrayvec::ArrayVec;
 use bytes::Bytes;
 use plait_base::{Duration, Instant, SubflowId};
+use plait_protect::handshake::Capability;
 use plait_protect::sealed::{
     BLOCK_OVERHEAD, DATAGRAM_OVERHEAD, DatagramHead, MAX_PIECES, Piece, Record, SubflowTag,
 };
@@ -54,8 +55,13 @@ impl Connection {
     /// # Errors
     /// [`FlowError`]. Nothing is sent to a peer that does not take datagrams.
     pub fn open_flow(&mut self, destination: Bytes, choice: PathChoice) -> Result<FlowId, FlowError> {
-        if self.closing.is_over() || !self.may_send_datagrams() {
+        let takes = self.protection.established().map(|sealed| sealed.peer_can(Capability::Datagrams));
+        if self.closing.is_over() || takes == Some(false) {
             return Err(FlowError::Unsupported);
+        }
+        if takes.is_none() {
+            let is_opening = self.mode() == Mode::Opening;
+            return Err(if is_opening { FlowError::NotYet } else { FlowError::Unsupported });
         }
         self.timers.set(None);
         self.begin_datagrams().flows.open(destination, choice)
