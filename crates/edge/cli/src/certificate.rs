@@ -1,11 +1,11 @@
 //! Servers that are identified by a certificate for their name, instead of their key.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use plait::{ErrorKind, Fingerprint, HostBuilder, Trust};
+use plait_keys::read_public;
 
 #[cfg(target_os = "linux")]
 use crate::linux::renewal::{Files, Renewal};
@@ -87,7 +87,7 @@ impl Authorities {
             None => plait::DnssecAnchors::root(),
             Some(file) => {
                 let text =
-                    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+                    String::from_utf8(read(file)?).with_context(|| format!("in {}", file.display()))?;
                 text.parse::<plait::DnssecAnchors>().with_context(|| format!("in {}", file.display()))?
             }
         };
@@ -132,13 +132,18 @@ impl Authorities {
     }
 }
 
+/// The largest file of certificates: all roots of a machine have a quarter of it.
+const MOST_BYTES: u64 = 4 << 20;
+
 /// Reads a public file: certificates.
-fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    read_public(file, MOST_BYTES).with_context(|| format!("cannot read {}", file.display()))
 }
 
 #[cfg(all(test, feature = "dnssec"))]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
     use plait::Host;
 

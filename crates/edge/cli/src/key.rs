@@ -1,7 +1,9 @@
 //! `plait key`: our key, the known servers and the allowed clients.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -141,10 +143,15 @@ fn forget(store: &KeyStore, server: &ServerUrl) -> anyhow::Result<String> {
 
 /// Fails if there is no key of our own, instead of creating it.
 fn require_own(store: &KeyStore) -> anyhow::Result<()> {
-    if !store.path("identity").exists() {
+    if is_missing(&store.path("identity")) {
         bail!("there is no key in {}\n  fix: plait key gen", store.path("").display());
     }
     Ok(())
+}
+
+/// Whether there is no file: not even one that cannot be read, or a link that leads nowhere.
+fn is_missing(file: &Path) -> bool {
+    fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn own(store: &KeyStore) -> anyhow::Result<String> {
@@ -203,10 +210,10 @@ fn told(names: NameBasis) -> &'static str {
 /// Returns a summary of the files, if all of them are valid.
 fn check(store: &KeyStore) -> anyhow::Result<String> {
     let identity = store.path("identity");
-    let own = if identity.exists() {
-        format!("{}: {}\n", identity.display(), Identity::load(&identity)?.fingerprint())
-    } else {
+    let own = if is_missing(&identity) {
         format!("{}: none yet (plait key gen)\n", identity.display())
+    } else {
+        format!("{}: {}\n", identity.display(), Identity::load(&identity)?.fingerprint())
     };
     let servers = store.known_peers().all()?.len();
     let list = store.authorized_clients()?;

@@ -7,7 +7,7 @@
 //! | `identity` | PKCS#8 in PEM | [`read_identity`], [`read_or_make_identity`] |
 //! | `identity.pub` | `plait-ed25519 BASE64 comment` | [`replace_file`] |
 //! | `known_peers` | `HOST:PORT SHA256:… first-seen [paths=N] [names=BASIS]` | [`KnownPeers`] |
-//! | `authorized_clients` | `[allow=RULES] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
+//! | `authorized_clients` | `[allow=RULES] [expires=DATE] [connections=N] plait-ed25519 BASE64 comment` | [`read_list`]; its rules are of `proxy` |
 //!
 //! A file must belong to us or to root, and so must its directory, to which no other user can write. A secret is read only if its owner
 //! alone can read it ([`read_secret`]). A list of trusted peers is read only if no other user can change it ([`read_list`]). A file is
@@ -37,5 +37,7 @@ use unix as system;
 pub use identity::{IdentityFileError, read_identity, read_or_make_identity};
 pub use key_log::{KeyLogFile, OpenKeyLogError};
 pub use known_peers::{KnownPeer, KnownPeers, KnownPeersError, NameBasis, Pinned, Shown};
-pub use secret::{ForeignFile, ReadListError, ReadSecretError, read_list, read_secret};
+pub use secret::{
+    ForeignFile, ReadListError, ReadSecretError, read_list, read_public, read_secret, read_state,
+};
 pub use whole::{Stamp, create_file, lock_list, replace_file};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::system::{exposed, foreign};
+use crate::system::{exposed, foreign, open_at_once};
 
-/// Longer than any key or list of passwords; a path such as `/dev/zero` gives an error in place of all memory.
+/// Longer than any key or list of passwords.
 const MAX_SECRET_LEN: usize = 64 * 1024;
 
 /// Another user that may have written a file, or can replace it.
@@ -83,7 +83,7 @@ pub enum ReadSecretError {
 /// As [`ReadSecretError`] says.
 pub fn read_secret(file: &Path) -> Result<Zeroizing<Vec<u8>>, ReadSecretError> {
     let wrong = |source| ReadSecretError::Io { file: file.to_owned(), source };
-    let open = File::open(file).map_err(wrong)?;
+    let open = open_regular(file).map_err(wrong)?;
     if let Some(mode) = exposed(&open, file, 0o077).map_err(wrong)? {
         return Err(ReadSecretError::Exposed { file: file.to_owned(), mode });
     }
@@ -124,14 +124,25 @@ pub enum ReadListError {
     Foreign(ForeignFile),
 }
 
+/// The longest list, in bytes: a thousand rules, or ten thousand keys.
+const MAX_LIST_LEN: u64 = 1 << 20;
+
 /// Reads a list of trusted peers: root or the reading user owns it and its directory, and neither its group nor others can write to the
 /// file, or to the directory if it is not sticky. `None`: there is no such file.
 ///
 /// # Errors
 /// As [`ReadListError`] says.
 pub fn read_list(file: &Path) -> Result<Option<String>, ReadListError> {
+    read_state(file, MAX_LIST_LEN)
+}
+
+/// Reads a text of at most `most` bytes with the checks of [`read_list`].
+///
+/// # Errors
+/// As [`ReadListError`] says.
+pub fn read_state(file: &Path, most: u64) -> Result<Option<String>, ReadListError> {
     let wrong = |source| ReadListError::Io { file: file.to_owned(), source };
-    let mut open = match File::open(file) {
+    let open = match open_regular(file) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error)),
@@ -143,8 +154,30 @@ pub fn read_list(file: &Path) -> Result<Option<String>, ReadListError> {
         return Err(ReadListError::Foreign(foreign));
     }
     let mut text = String::new();
-    open.read_to_string(&mut text).map_err(wrong)?;
-    Ok(Some(text))
+    open.take(most + 1).read_to_string(&mut text).map_err(wrong)?;
+    if text.len() as u64 > most { Err(wrong(too_long(most))) } else { Ok(Some(text)) }
+}
+
+/// Reads a file that need not be secret and may belong to any user, such as a certificate, of at most `most` bytes.
+///
+/// # Errors
+/// It cannot be opened or read, is no regular file, or is longer.
+pub fn read_public(file: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let open = open_regular(file)?;
+    let mut bytes = Vec::new();
+    open.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
+}
+
+/// Opens a file to read it. Neither a pipe without a writer nor a terminal makes this wait: only a regular file is opened for reading.
+fn open_regular(file: &Path) -> io::Result<File> {
+    let open = open_at_once(file)?;
+    if open.metadata()?.is_file() { Ok(open) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+fn too_long(most: u64) -> io::Error {
+    let most = if most >= 1 << 20 { format!("{} MiB", most >> 20) } else { format!("{} KiB", most >> 10) };
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most}"))
 }
 
 #[cfg(test)]

@@ -29,10 +29,15 @@ pub(crate) fn foreign(_open: &File, _name: &Path) -> io::Result<Option<ForeignFi
     Ok(None)
 }
 
-/// Returns a number that distinguishes a file from an earlier one of the same name: its time of creation.
-pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
+/// Returns numbers that distinguish a file from an earlier one of the same name: its time of creation.
+pub(crate) fn number(found: &Metadata) -> io::Result<[i64; 3]> {
     let since = found.created()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(since.as_nanos() as u64)
+    Ok([since.as_secs().cast_signed(), since.subsec_nanos().into(), 0])
+}
+
+/// Opens a file for reading.
+pub(crate) fn open_at_once(file: &Path) -> io::Result<File> {
+    File::open(file)
 }
 
 /// Makes a directory, and those above it, with the permissions that are inherited.

@@ -50,9 +50,15 @@ fn is_ours(owner: u32) -> bool {
     owner == 0 || owner == us.as_raw() || us.is_root() && caller() == Some(owner)
 }
 
-/// Returns a number that distinguishes a file from an earlier one of the same name.
-pub(crate) fn number(found: &Metadata) -> io::Result<u64> {
-    Ok(found.ino())
+/// Returns numbers that distinguish a file from an earlier one of the same name: its own, and the time of the last change of its permissions.
+pub(crate) fn number(found: &Metadata) -> io::Result<[i64; 3]> {
+    Ok([found.ino().cast_signed(), found.ctime(), found.ctime_nsec()])
+}
+
+/// Opens a file for reading, without waiting for the writer of a pipe.
+pub(crate) fn open_at_once(file: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(file)
 }
 
 /// Makes a directory for its owner only, and those above it.
@@ -73,7 +79,10 @@ pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
 
 /// Opens a file that only has a lock, or makes it.
 pub(crate) fn open_lock(file: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file)
+    // Without waiting for the reader of a pipe.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits()).open(file)
 }
 
 /// Opens a key log to append to it, or makes it, for its owner only.

@@ -30,12 +30,12 @@ pub fn create_file(file: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_directory(&directory)
 }
 
-/// Values that change with the content of a file: when it was written, its length, and its identity.
+/// Values that change with the content of a file: when it was written, its length, and its identity and permissions, as far as the system has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     written: SystemTime,
     len: u64,
-    number: u64,
+    number: [i64; 3],
 }
 
 impl Stamp {

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
-use plait_keys::read_list;
+use anyhow::{Context, bail};
+use plait_keys::read_state;
 
 use crate::protection::default_store;
 
@@ -67,12 +67,8 @@ fn exists(file: &Path) -> bool {
 /// # Errors
 /// It is missing, unreadable, not a regular file, too large, not UTF-8, or another user can change it.
 pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
-    let place = || format!("cannot read {}", file.display());
-    // Opening a pipe would wait for its writer.
-    let about = fs::metadata(file).with_context(place)?;
-    ensure!(about.is_file(), "{} is not a regular file", file.display());
-    ensure!(about.len() <= MOST_BYTES, "{} is larger than 1 MiB", file.display());
-    read_list(file)?.with_context(|| format!("{} does not exist", file.display()))
+    read_state(file, MOST_BYTES)?
+        .with_context(|| format!("cannot read {}: it does not exist", file.display()))
 }
 
 #[cfg(all(test, unix))]

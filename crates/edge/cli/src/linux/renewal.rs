@@ -1,6 +1,5 @@
 //! The certificate of `serve` and `listen`: read again when its files change, with a warning before it ends.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,6 +8,7 @@ use plait::{Certificate, SharedCertificate, Validity, read_secret};
 use plait_keys::Stamp;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::certificate::read;
 use crate::linux::service::Reloads;
 use crate::output::say;
 use crate::running::{Level, Running};
@@ -67,7 +67,7 @@ enum Standing {
 impl Files {
     fn read(&self) -> anyhow::Result<Certificate> {
         let Self { chain, key } = self;
-        let pem = fs::read(chain).with_context(|| format!("cannot read {}", chain.display()))?;
+        let pem = read(chain)?;
         let read = Certificate::from_pem(&pem, &read_secret(key)?);
         read.with_context(|| format!("in {} and {}", chain.display(), key.display()))
     }
