@@ -31,6 +31,7 @@ mod run;
 pub(crate) mod sandbox;
 mod serve;
 pub(crate) mod service;
+mod state_file;
 mod streams;
 mod tracking;
 mod up;

@@ -3,24 +3,24 @@
 //! A device's own counters count (`/proc/net/dev`), as its provider does: traffic of other programs as well. The file of volumes belongs to all
 //! plaits of a user. It has the counters that it includes, so that bytes which several plaits see count once.
 
+mod volumes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use plait::{Path, PathControl};
-use plait_keys::{lock_list, replace_file};
-use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::volumes::{Counters, Volume, Volumes, merge};
 use crate::caps::{self, Cap};
+use crate::linux::state_file::StateFile;
 use crate::options::Options;
-use crate::output::say;
 use crate::reload::Reload;
 use crate::unix::is_root;
 
@@ -31,43 +31,16 @@ const WRITE_EVERY: u32 = 30;
 /// The largest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The file of volumes.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-struct Volumes {
-    /// By the devices, as in the paths.
-    devices: BTreeMap<String, Volume>,
-    /// The counters that these volumes include, of this start of the machine: all plaits of a user see the same traffic, which counts once.
-    #[serde(default)]
-    counters: Counters,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Volume {
-    /// The first day of the month that is counted.
-    since: Date,
-    bytes: u64,
-}
-
-/// Bytes of each device, both directions together, since the machine, or the network namespace, was started.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-struct Counters {
-    /// The start of the machine, and the network namespace.
-    of: String,
-    bytes: BTreeMap<String, u64>,
-}
-
 /// The volumes, and what was added to them since the file was written.
 #[derive(Debug)]
 struct Usage {
-    file: PathBuf,
+    file: StateFile,
     /// With what was added.
     volumes: Volumes,
     /// The bytes of each device that were added, and the devices of the volume that they belong to.
     unwritten: BTreeMap<String, (String, u64)>,
     /// The counters at the last look.
     counters: Counters,
-    /// The last failure to write, which is logged once.
-    failure: Option<String>,
 }
 
 /// The use of the paths with the volumes as they are at the start.
@@ -161,18 +134,9 @@ fn today() -> Date {
 impl Usage {
     /// The volumes in the file. An invalid file is renamed, and counting begins at zero.
     fn open(file: PathBuf) -> Self {
-        let volumes = read(&file).unwrap_or_else(|error| {
-            let aside = file.with_extension("json.bad");
-            let kept = fs::rename(&file, &aside);
-            let kept = kept.map_or_else(
-                |error| format!("it stays, {error}"),
-                |()| format!("it is {} now", aside.display()),
-            );
-            say(&format!("warning: the volumes of this month are counted from zero: {error:#}; {kept}"));
-            Volumes::default()
-        });
+        let (file, volumes): (_, Volumes) = StateFile::open(file, "the volumes of this month", MOST_BYTES);
         let counters = volumes.counters.clone();
-        Self { file, volumes, unwritten: BTreeMap::new(), counters, failure: None }
+        Self { file, volumes, unwritten: BTreeMap::new(), counters }
     }
 
     /// The use of a path with the volume that it has carried.
@@ -224,55 +188,11 @@ impl Usage {
         if self.unwritten.values().all(|(_, bytes)| *bytes == 0) {
             return;
         }
-        match self.merge() {
-            Ok(()) => {
-                self.unwritten.clear();
-                self.failure = None;
-            }
-            Err(error) => {
-                let failure = format!("{error:#}");
-                if self.failure.as_ref() != Some(&failure) {
-                    tracing::error!(
-                        "the volumes of this month are not written, and are tried again: {failure}"
-                    );
-                }
-                self.failure = Some(failure);
-            }
+        let Self { file, volumes, unwritten, counters } = self;
+        if let Some(all) = file.change(|all| merge(all, (volumes, unwritten, counters))) {
+            self.volumes = all;
+            self.unwritten.clear();
         }
-    }
-
-    fn merge(&mut self) -> anyhow::Result<()> {
-        let place = || format!("cannot write {}", self.file.display());
-        if let Some(directory) = self.file.parent() {
-            fs::create_dir_all(directory).with_context(place)?;
-        }
-        let _lock = lock_list(&self.file).with_context(place)?;
-        let mut all = read(&self.file)?;
-        if all.counters.of != self.counters.of {
-            all.counters = Counters { of: self.counters.of.clone(), bytes: BTreeMap::new() };
-        }
-        for (device, (devices, unwritten)) in &self.unwritten {
-            let (Some(own), Some(counter)) =
-                (self.volumes.devices.get(devices), self.counters.bytes.get(device))
-            else {
-                continue;
-            };
-            // Another plait may have counted these bytes.
-            let bytes = match all.counters.bytes.get(device) {
-                Some(written) if written <= counter => counter - written,
-                Some(_) | None => *unwritten,
-            };
-            let volume = all.devices.entry(devices.clone()).or_insert(Volume { since: own.since, bytes: 0 });
-            if volume.since < own.since {
-                *volume = Volume { since: own.since, bytes: 0 };
-            }
-            volume.bytes = volume.bytes.saturating_add(bytes);
-            all.counters.bytes.insert(device.clone(), *counter);
-        }
-        let text = serde_json::to_string_pretty(&all)? + "\n";
-        replace_file(&self.file, text.as_bytes(), 0o600).with_context(place)?;
-        self.volumes = all;
-        Ok(())
     }
 }
 
@@ -280,17 +200,6 @@ impl Drop for Usage {
     fn drop(&mut self) {
         self.write();
     }
-}
-
-fn read(file: &std::path::Path) -> anyhow::Result<Volumes> {
-    let about = match fs::metadata(file) {
-        Ok(about) => about,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Volumes::default()),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
-    };
-    anyhow::ensure!(about.is_file() && about.len() <= MOST_BYTES, "{} is no file of volumes", file.display());
-    let text = plait_keys::read_list(file)?.unwrap_or_default();
-    serde_json::from_str(&text).with_context(|| format!("{} is no file of volumes", file.display()))
 }
 
 fn counters() -> io::Result<Counters> {
@@ -399,8 +308,6 @@ mod tests {
             assert_eq!(usage(&directory).volumes, Volumes::default(), "{text}");
             assert_eq!(fs::read_to_string(state.join("volumes.json.bad")).expect("kept"), text);
         }
-        fs::create_dir(&file).expect("made");
-        assert_eq!(usage(&directory).volumes, Volumes::default());
     }
 
     #[test]
@@ -412,7 +319,7 @@ mod tests {
         usage.count(&[cap], seen(0), date(3, 1));
         usage.add(&"lo=1MB/month".parse().expect("good"), "lo", 10, date(3, 1));
         usage.write();
-        assert!(usage.failure.is_some());
+        assert!(!usage.unwritten.is_empty());
         fs::remove_file(directory.path().join("state")).expect("removed");
         usage.write();
         assert_eq!(self::usage(&directory).volumes.devices["lo"].bytes, 10);
