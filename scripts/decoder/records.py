@@ -6,7 +6,7 @@ PADDING = 9
 LIFE, REFUSED, LOOK, TICKET, DATAGRAMS, DATE = (1 << bit for bit in range(6))
 CAPABILITIES = {LIFE: "LIFE", REFUSED: "REFUSED", LOOK: "LOOK", TICKET: "TICKET", DATAGRAMS: "DATAGRAMS", DATE: "DATE"}
 REASONS = ("closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone")
-REFUSALS = ("other", "not authorized", "full", "draining")
+REFUSALS = ("other", "not authorized", "full", "draining", "expired", "too many of this client")
 
 
 class RecordError(Exception):

@@ -15,8 +15,8 @@ MS = bytes(range(0x40, 0x60))
 SUBFLOW = 0x2A1EBCDC41F173F1
 EXCHANGE = {"subflow": SUBFLOW, "number": 65537}
 VALUE = 0x1122334455667788
-# Reasons of REFUSED; there is no fifth one.
-REFUSALS = (0, 1, 2, 3, 4)
+# Reasons of REFUSED; there is no seventh one.
+REFUSALS = (0, 1, 2, 3, 4, 5, 6)
 OPTION = {2: "f2", 3: "f3"}
 
 

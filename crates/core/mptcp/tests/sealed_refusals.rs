@@ -94,9 +94,14 @@ fn expect_refusal(mut world: World, reason: RefusalReason) {
 
 #[test]
 fn an_opener_that_is_refused_learns_why_and_takes_no_claim() {
-    for reason in
-        [RefusalReason::NotAuthorized, RefusalReason::Full, RefusalReason::Draining, RefusalReason::Other]
-    {
+    for reason in [
+        RefusalReason::NotAuthorized,
+        RefusalReason::Full,
+        RefusalReason::Draining,
+        RefusalReason::Expired,
+        RefusalReason::TooMany,
+        RefusalReason::Other,
+    ] {
         expect_refusal(world(2, reason, Link::default()), reason);
     }
 }

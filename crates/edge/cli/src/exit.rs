@@ -47,7 +47,8 @@ pub(crate) const EXPLANATION_OF_MONITOR: &str = "Exit status: 0 after the proces
 pub(crate) const NOT_AUTHORIZED: &str = "plait key show, here, says the key; its line belongs into the server's authorized_clients (there: \
     plait key authorize, as the server's log says it)";
 /// The fix if a server has no room, or stops.
-pub(crate) const BUSY: &str = "try again later; on the server, --max-connections";
+pub(crate) const BUSY: &str =
+    "try again later; on the server, --max-connections, or connections= of this client";
 
 /// Returns the fix if a server has refused this client.
 pub(crate) fn remedy_of_refusal(kind: ErrorKind) -> Option<&'static str> {

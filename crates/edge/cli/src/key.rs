@@ -3,12 +3,15 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use plait::{Fingerprint, Identity, NameBasis, PublicKey};
 use plait_keys::KnownPeersError;
+use plait_proxy::clients::{AuthorizedClient, Expiry};
 use plait_proxy::keys::KeyStore;
 use plait_proxy::rules::Rule;
 use plait_proxy::url::ServerUrl;
@@ -64,8 +67,14 @@ enum Action {
         /// own rules allow].
         #[arg(long, value_name = "RULE")]
         allow: Vec<Rule>,
+        /// Refuse the client from this day or time on, and end its connections then: 2027-01-01 is the beginning of the day in UTC.
+        #[arg(long, value_name = "DATE|TIME")]
+        expires: Option<Expiry>,
+        /// Most connections with a request that the client may have open [default: as many as the server has room for].
+        #[arg(long, value_name = "N")]
+        connections: Option<NonZeroU32>,
     },
-    /// Remove a client: its next connection is refused.
+    /// Remove a client: its connections end within a second, and its next one is refused.
     Revoke {
         /// The client's name or fingerprint, as plait key list prints it.
         client: String,
@@ -89,11 +98,13 @@ impl Key {
             Action::Tlsa { server } => tlsa(&store, &server)?,
             Action::Trust { server, also } => trust(&store, &server, also)?,
             Action::Forget { server } => forget(&store, &server)?,
-            Action::Authorize { key, name, allow } => {
+            Action::Authorize { key, name, allow, expires, connections } => {
                 let key = key.join(" ");
                 let public: PublicKey = key.parse().with_context(|| format!("{key:?} is no public key"))?;
                 let behind = || key.split_ascii_whitespace().skip(2).collect::<Vec<_>>().join(" ");
-                store.authorize(&public, &allow, &name.unwrap_or_else(behind))?;
+                let allow = Some(allow).filter(|rules| !rules.is_empty());
+                let comment = name.unwrap_or_else(behind);
+                store.authorize(&AuthorizedClient { key: public, allow, expires, connections, comment })?;
                 format!("{}\n", public.fingerprint())
             }
             Action::Revoke { client } => {
@@ -191,8 +202,18 @@ fn list(store: &KeyStore) -> anyhow::Result<String> {
     }
     for client in store.authorized_clients()?.unwrap_or_default().clients {
         let fingerprint: Fingerprint = client.key.fingerprint();
-        let bound = if client.allow.is_some() { " with rules of its own" } else { "" };
-        text += &(shown(&format!("client {} {fingerprint}{bound}", client.comment)) + "\n");
+        let mut line = format!("client {} {fingerprint}", client.comment);
+        if client.allow.is_some() {
+            line += " with rules of its own";
+        }
+        if let Some(expires) = client.expires {
+            let over = if client.has_expired(Timestamp::now()) { "expired on" } else { "until" };
+            line += &format!(", {over} {expires}");
+        }
+        if let Some(connections) = client.connections {
+            line += &format!(", {connections} connections at most");
+        }
+        text += &(shown(&line) + "\n");
     }
     Ok(text)
 }

@@ -1,5 +1,6 @@
 //! The connections of this process, as `plait status` and the file of `--status-json` report them.
 
+mod clients;
 mod recent;
 mod sums;
 
@@ -14,6 +15,9 @@ use jiff::Timestamp;
 use plait::{Host, Monitor, PathControl, Pulse, Status, Subflow};
 use plait_proxy::convert::Instance;
 
+pub(crate) use self::clients::Tallies;
+#[cfg(target_os = "linux")]
+pub(crate) use self::clients::{Open, Tally};
 use self::recent::Recent;
 pub(crate) use self::recent::{End, Event, Level, Message};
 #[cfg(target_os = "linux")]
@@ -37,6 +41,8 @@ struct Inner {
     kind: &'static str,
     started: String,
     reload: Reload,
+    /// The clients of a server.
+    clients: Arc<Tallies>,
     state: Mutex<State>,
 }
 
@@ -168,7 +174,8 @@ impl Running {
             ends: BTreeMap::new(),
             recent: Recent::default(),
         };
-        Self(Arc::new(Inner { kind, started: now(), reload, state: Mutex::new(state) }))
+        let (clients, state) = (Arc::default(), Mutex::new(state));
+        Self(Arc::new(Inner { kind, started: now(), reload, clients, state }))
     }
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -178,6 +185,11 @@ impl Running {
     /// Its options, which can be read again.
     pub(crate) fn reload(&self) -> &Reload {
         &self.0.reload
+    }
+
+    /// Its clients, if it is a server that tells them apart.
+    pub(crate) fn clients(&self) -> &Arc<Tallies> {
+        &self.0.clients
     }
 
     pub(crate) fn started(&self) -> &str {

@@ -9,7 +9,7 @@ records.CAPABILITIES = { LIFE = 0, REFUSED = 1, LOOK = 2, TICKET = 3, DATAGRAMS 
 records.REASONS = {
     [0] = "closed", "reset", "timed out", "nothing verified it", "interference", "displaced", "path is gone",
 }
-records.REFUSALS = { [0] = "other", "not authorized", "full", "draining" }
+records.REFUSALS = { [0] = "other", "not authorized", "full", "draining", "expired", "too many of this client" }
 
 -- Kind: name and fields. A field has the name of its protocol field and its length; `address`, `ticket`, `destination` and
 -- `datagram` have lengths of their own.

@@ -116,10 +116,10 @@ pub(crate) fn error_of(state: &State, now: Instant, id: ConnectionId, error: Con
         }
         ConnectionError::HandshakeFailed
         | ConnectionError::NegotiationAltered
-        | ConnectionError::RefusedByPeer(RefusalReason::NotAuthorized)
+        | ConnectionError::RefusedByPeer(RefusalReason::NotAuthorized | RefusalReason::Expired)
         | ConnectionError::PathsMissing => io::ErrorKind::PermissionDenied,
         ConnectionError::RefusedByPeer(
-            RefusalReason::Full | RefusalReason::Draining | RefusalReason::Other,
+            RefusalReason::Full | RefusalReason::Draining | RefusalReason::TooMany | RefusalReason::Other,
         ) => io::ErrorKind::ConnectionRefused,
         ConnectionError::Protocol | ConnectionError::Corrupted => io::ErrorKind::InvalidData,
     };

@@ -41,6 +41,10 @@ pub enum Refusal {
     Full,
     /// The service ends, and accepts nothing new.
     Draining,
+    /// The client's key could use the service until a time that is over.
+    Expired,
+    /// This client has as many connections as it may have.
+    TooMany,
     /// Something else.
     Other,
 }
@@ -179,6 +183,8 @@ impl From<Refusal> for RefusalReason {
             Refusal::NotAuthorized => Self::NotAuthorized,
             Refusal::Full => Self::Full,
             Refusal::Draining => Self::Draining,
+            Refusal::Expired => Self::Expired,
+            Refusal::TooMany => Self::TooMany,
             Refusal::Other => Self::Other,
         }
     }
@@ -191,6 +197,8 @@ impl fmt::Display for Refusal {
             Self::NotAuthorized => "not-authorized",
             Self::Full => "full",
             Self::Draining => "draining",
+            Self::Expired => "expired",
+            Self::TooMany => "too-many",
             Self::Other => "other",
         })
     }

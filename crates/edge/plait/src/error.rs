@@ -253,8 +253,8 @@ fn kind_of_error(error: ConnectionError) -> ErrorKind {
         ConnectionError::Corrupted => ErrorKind::Corrupted,
         ConnectionError::HandshakeFailed => ErrorKind::NotAuthenticated,
         ConnectionError::RefusedByPeer(reason) => match reason {
-            RefusalReason::NotAuthorized => ErrorKind::NotAuthorized,
-            RefusalReason::Full | RefusalReason::Draining => ErrorKind::Busy,
+            RefusalReason::NotAuthorized | RefusalReason::Expired => ErrorKind::NotAuthorized,
+            RefusalReason::Full | RefusalReason::Draining | RefusalReason::TooMany => ErrorKind::Busy,
             RefusalReason::Other => ErrorKind::Refused,
         },
         ConnectionError::Aborted | ConnectionError::Protocol => ErrorKind::Other,

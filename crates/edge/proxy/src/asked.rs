@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::convert::{Destination, ErrorCode, Instance, MAX_MESSAGE, Message, Parsed};
 use crate::relay::Abort;
 use crate::request;
-use crate::serve::Service;
+use crate::serve::{Outcome, Service};
 
 /// Time limit for a client's request, or its greeting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -140,6 +140,29 @@ where
     stream.shutdown().await?;
     drain(stream).await;
     Ok(())
+}
+
+/// Ends a stream whose request has come while its client has as many connections as it may have.
+///
+/// # Errors
+/// The stream failed.
+pub async fn turn_away<S>(stream: &mut S, asked: Asked) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Abort + Unpin,
+{
+    let code = ErrorCode::ResourceExceeded;
+    let destination = match asked {
+        Asked::For(destination, _) => {
+            refuse(stream, code).await?;
+            destination.to_string()
+        }
+        // A client that has not asked does not expect an answer.
+        Asked::Speaks(_) | Asked::Nothing | Asked::Nonsense => {
+            stream.abort();
+            "unknown".to_owned()
+        }
+    };
+    Ok(Outcome::Refused { destination, code })
 }
 
 /// Reads the rest of the client's data for a while: a reset because of unread bytes could overtake the end.

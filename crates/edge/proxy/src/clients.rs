@@ -1,29 +1,21 @@
-//! The allowed clients of `plait serve`: a file with a line for each.
+//! The allowed clients of `plait serve`: a file with a line for each, and those of the configuration.
 
-use std::sync::{Mutex, PoisonError};
+mod entry;
 
-use anyhow::{Context, bail, ensure};
-use plait_handshake::{Fingerprint, PublicKey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, ensure};
+use plait_handshake::Fingerprint;
 use plait_keys::{Stamp, lock_list, read_list, replace_file};
 
+pub use self::entry::{AuthorizedClient, Expiry};
 use crate::keys::KeyStore;
-use crate::rules::Rule;
 
 /// The file's name in its directory.
 const FILE: &str = "authorized_clients";
-/// The prefix of a public key.
-const KEY_TYPE: &str = "plait-ed25519";
-
-/// An allowed client.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AuthorizedClient {
-    /// Its key.
-    pub key: PublicKey,
-    /// Its allowed destinations; `None`: those of the server's own rules.
-    pub allow: Option<Vec<Rule>>,
-    /// Its name for people.
-    pub comment: String,
-}
 
 /// The contents of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,80 +26,266 @@ pub struct ClientList {
     pub mistakes: Vec<String>,
 }
 
-/// The file of authorized clients, read again after each change. Adding or removing a line needs no restart of the server, and running
-/// connections stay.
+/// The clients of the file and of the configuration together. The file is read again after each change: adding or removing a line needs no
+/// restart of the server.
 #[derive(Debug)]
 pub struct AuthorizedClients {
     store: KeyStore,
-    last: Mutex<Option<(Stamp, ClientList)>>,
+    known: Mutex<Known>,
+}
+
+/// Clients, each with its place, and the invalid lines.
+type Lines = (Vec<(String, AuthorizedClient)>, Vec<String>);
+
+/// What is known of a client, for the connections that it has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It is allowed, with these limits.
+    Allowed(Arc<AuthorizedClient>),
+    /// It is not allowed.
+    Gone,
+    /// The file cannot be read now.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    configured: Vec<AuthorizedClient>,
+    /// The file that was read last; `None` if there was none, or if it could not be read.
+    stamp: Option<Stamp>,
+    /// Its clients.
+    listed: Vec<(String, AuthorizedClient)>,
+    /// All clients.
+    clients: BTreeMap<[u8; 32], Arc<AuthorizedClient>>,
+    /// The last failure to read the file, which is logged once.
+    failure: Option<String>,
+    /// Changes with the clients.
+    generation: u64,
 }
 
 impl AuthorizedClients {
-    /// The clients in the file of `store`.
-    pub fn in_store(store: KeyStore) -> Self {
-        Self { store, last: Mutex::new(None) }
+    /// The clients in the file of `store`, and these ones.
+    #[must_use]
+    pub fn in_store(store: KeyStore, configured: Vec<AuthorizedClient>) -> Self {
+        let known = Known { configured, ..Known::default() };
+        let clients = Self { store, known: Mutex::new(known) };
+        clients.known().settle();
+        clients
     }
 
-    /// Returns the client with this key, as the file is now. While the file is missing, or other users can change it, there are no clients.
+    /// Returns the client with this key, as the file is now. While the file is missing, or other users can change it, it allows no client.
     /// An invalid line allows no client and excludes no other; it is logged once for each change of the file.
-    pub fn find(&self, shown: Fingerprint) -> Option<AuthorizedClient> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&self.store.path(FILE));
-        let is_current = |last: &(Stamp, _)| stamp.as_ref().is_ok_and(|stamp| *stamp == last.0);
-        if !last.as_ref().is_some_and(is_current) {
-            *last = match (stamp, self.store.authorized_clients()) {
-                (Ok(stamp), Ok(Some(list))) => {
-                    list.mistakes
-                        .iter()
-                        .for_each(|mistake| tracing::error!("no client is allowed by {mistake}"));
-                    Some((stamp, list))
-                }
-                (Err(_), _) | (_, Ok(None)) => None,
-                (Ok(_), Err(error)) => {
-                    tracing::error!("no client can come in: {error:#}");
-                    None
-                }
-            };
+    pub fn find(&self, shown: Fingerprint) -> Option<Arc<AuthorizedClient>> {
+        let mut known = self.known();
+        known.look(&self.store);
+        known.clients.get(shown.as_bytes()).cloned()
+    }
+
+    /// Returns what was known of the client with this key when the file was looked at last.
+    pub fn standing(&self, shown: Fingerprint) -> Standing {
+        let known = self.known();
+        match known.clients.get(shown.as_bytes()) {
+            Some(client) => Standing::Allowed(Arc::clone(client)),
+            None if known.failure.is_some() => Standing::Unknown,
+            None => Standing::Gone,
         }
-        let (_, list) = last.as_ref()?;
-        list.clients.iter().find(|client| client.key.fingerprint() == shown).cloned()
+    }
+
+    /// Looks at the file. Returns a number that changes with the clients.
+    pub fn look(&self) -> u64 {
+        let mut known = self.known();
+        known.look(&self.store);
+        known.generation
+    }
+
+    /// Returns the number of clients whose access has ended at this time.
+    pub fn expired(&self, now: jiff::Timestamp) -> usize {
+        self.known().clients.values().filter(|client| client.has_expired(now)).count()
+    }
+
+    /// Replaces the clients of the configuration.
+    pub fn configure(&self, configured: Vec<AuthorizedClient>) {
+        let mut known = self.known();
+        known.configured = configured;
+        known.settle();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Known {
+    /// Reads the file again if it has changed.
+    fn look(&mut self, store: &KeyStore) {
+        let stamp = Stamp::of(&store.path(FILE));
+        match (&stamp, self.stamp) {
+            (Ok(now), Some(before)) if *now == before && self.failure.is_none() => return,
+            (Err(error), None) if error.kind() == ErrorKind::NotFound && self.failure.is_none() => return,
+            _ => {}
+        }
+        match store.listed() {
+            Ok(listed) => {
+                self.stamp = stamp.ok().filter(|_| listed.is_some());
+                self.failure = None;
+                let (listed, mistakes) = listed.unwrap_or_default();
+                mistakes.iter().for_each(|mistake| tracing::error!("no client is allowed by {mistake}"));
+                self.listed = listed;
+            }
+            Err(error) => {
+                let failure = format!("{error:#}");
+                if self.failure.as_ref() == Some(&failure) {
+                    return;
+                }
+                tracing::error!("{FILE} allows no client: {failure}");
+                (self.stamp, self.failure) = (None, Some(failure));
+                self.listed = Vec::new();
+            }
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let (clients, mistakes) = Both { configured: &self.configured, listed: &self.listed }.together();
+        mistakes.iter().for_each(|mistake| tracing::error!("no client is allowed by {mistake}"));
+        let by_key = |client: AuthorizedClient| (*client.key.fingerprint().as_bytes(), Arc::new(client));
+        self.clients = clients.into_iter().map(by_key).collect();
+        self.generation += 1;
+    }
+}
+
+/// The lines of the file with the key or the name of one of these clients of the configuration.
+///
+/// # Errors
+/// The file cannot be read, or others can change it.
+pub fn collisions(store: &KeyStore, configured: &[AuthorizedClient]) -> anyhow::Result<Vec<String>> {
+    let (listed, _) = store.listed()?.unwrap_or_default();
+    let both = Both { configured, listed: &listed };
+    let are_configured = |(first, _, _): &(usize, usize, &str)| *first < configured.len();
+    Ok(both.twins().into_iter().filter(are_configured).map(|twins| both.mistake(twins)).collect())
+}
+
+/// The pairs of these clients that have one key or one name, as places in the list, with what they share.
+#[must_use]
+pub fn twins(clients: &[AuthorizedClient]) -> Vec<(usize, usize, &'static str)> {
+    let mut found = Vec::new();
+    let (mut keys, mut names) = (BTreeMap::new(), BTreeMap::new());
+    for (at, client) in clients.iter().enumerate() {
+        if let Some(first) = keys.insert(*client.key.fingerprint().as_bytes(), at) {
+            found.push((first, at, "key"));
+        } else if !client.comment.is_empty()
+            && let Some(first) = names.insert(client.comment.as_str(), at)
+        {
+            found.push((first, at, "name"));
+        }
+    }
+    found
+}
+
+/// The clients of the configuration, and those of the file, each with its place.
+struct Both<'a> {
+    configured: &'a [AuthorizedClient],
+    listed: &'a [(String, AuthorizedClient)],
+}
+
+impl Both<'_> {
+    fn all(&self) -> Vec<AuthorizedClient> {
+        let listed = self.listed.iter().map(|(_, client)| client);
+        self.configured.iter().chain(listed).cloned().collect()
+    }
+
+    fn twins(&self) -> Vec<(usize, usize, &'static str)> {
+        twins(&self.all())
+    }
+
+    fn mistake(&self, (first, second, what): (usize, usize, &str)) -> String {
+        format!("{}: it has the {what} of {}", self.place(second), self.place(first))
+    }
+
+    fn place(&self, at: usize) -> String {
+        if let Some(at) = at.checked_sub(self.configured.len()) {
+            return self.listed[at].0.clone();
+        }
+        let client = &self.configured[at];
+        match client.comment.as_str() {
+            "" => format!("the client {} of the configuration", client.key.fingerprint()),
+            name => format!("the client {name} of the configuration"),
+        }
+    }
+
+    /// The clients, and the mistakes. If entries have one key, none of them counts: they may differ in what they allow. If they have one
+    /// name, the first one counts.
+    fn together(&self) -> (Vec<AuthorizedClient>, Vec<String>) {
+        let (mut mistakes, mut left_out) = (Vec::new(), BTreeSet::new());
+        for (first, second, what) in self.twins() {
+            mistakes.push(self.mistake((first, second, what)));
+            left_out.insert(second);
+            if what == "key" {
+                left_out.insert(first);
+            }
+        }
+        let kept = self.all().into_iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+        (kept.map(|(_, client)| client).collect(), mistakes)
+    }
+}
+
+impl ClientList {
+    /// Reads the text of a file. A line is `[allow=RULES] [expires=DATE] [connections=N] plait-ed25519 KEY NAME`, and `#` starts a remark.
+    #[must_use]
+    pub fn parse(text: &str, file: &Path) -> Self {
+        let (listed, mut mistakes) = lines(text, file);
+        let (clients, collisions) = Both { configured: &[], listed: &listed }.together();
+        mistakes.extend(collisions);
+        Self { clients, mistakes }
+    }
+}
+
+/// The clients in a text, each with its place, and the invalid lines.
+fn lines(text: &str, file: &Path) -> Lines {
+    let (mut listed, mut mistakes) = (Vec::new(), Vec::new());
+    for (line, text) in (1..).zip(text.lines()) {
+        let place = format!("{}:{line}", file.display());
+        match client_in(text) {
+            Ok(client) => listed.extend(client.map(|client| (place, client))),
+            Err(error) => mistakes.push(format!("{place}: {error:#}")),
+        }
+    }
+    (listed, mistakes)
+}
+
 impl KeyStore {
-    /// The allowed clients; `None` without a file.
+    /// The allowed clients in the file; `None` without a file.
     ///
     /// # Errors
     /// The file cannot be read, or others can change it.
     pub fn authorized_clients(&self) -> anyhow::Result<Option<ClientList>> {
-        let Some(text) = read_list(&self.path(FILE))? else { return Ok(None) };
-        let mut list = ClientList::default();
-        for (line, text) in (1..).zip(text.lines()) {
-            match client_in(text) {
-                Ok(client) => list.clients.extend(client),
-                Err(error) => list.mistakes.push(format!("{}:{line}: {error:#}", self.path(FILE).display())),
-            }
-        }
-        Ok(Some(list))
+        let file = self.path(FILE);
+        Ok(read_list(&file)?.map(|text| ClientList::parse(&text, &file)))
     }
 
-    /// Allows the holder of a key, with the destinations of `allow`, or those of the server's own rules; `name` is the name for people. It
-    /// replaces an earlier entry for the key.
+    fn listed(&self) -> anyhow::Result<Option<Lines>> {
+        let file = self.path(FILE);
+        Ok(read_list(&file)?.map(|text| lines(&text, &file)))
+    }
+
+    /// Allows a client. It replaces an earlier entry for its key.
     ///
     /// # Errors
-    /// A name or a rule is invalid, or the file cannot be read or written.
-    pub fn authorize(&self, key: &PublicKey, allow: &[Rule], name: &str) -> anyhow::Result<()> {
-        ensure!(
-            !name.contains(['#', '\n']) && !name.contains(char::is_control),
-            "{name:?} cannot stand behind a key in {FILE}"
-        );
-        let rules: Vec<_> = allow.iter().map(Rule::to_string).collect();
-        let options = if rules.is_empty() { String::new() } else { format!("allow={} ", rules.join(",")) };
-        let line = format!("{options}{key} {name}").trim_end().to_owned();
+    /// The name is invalid or that of another client, or the file cannot be read or written.
+    pub fn authorize(&self, client: &AuthorizedClient) -> anyhow::Result<()> {
+        client.check_name()?;
+        let line = client.to_string();
         self.edit_clients(|text| {
-            let is_old = |line: &&str| is_of(line, |client| client.key == *key);
-            let kept: Vec<_> = text.lines().filter(|line| !is_old(line)).chain([line.as_str()]).collect();
-            Some(kept.join("\n") + "\n")
+            let is_old = |line: &&str| is_of(line, |other| other.key == client.key);
+            let has_name = |line: &str| is_of(line, |other| other.comment == client.comment);
+            let mut others = text.lines().filter(|line| !is_old(line));
+            ensure!(
+                client.comment.is_empty() || !others.clone().any(has_name),
+                "another client is called {:?}\n  fix: give another --name, or revoke that client first",
+                client.comment
+            );
+            let kept: Vec<_> = others.by_ref().chain([line.as_str()]).collect();
+            Ok(Some(kept.join("\n") + "\n"))
         })
     }
 
@@ -126,41 +304,25 @@ impl KeyStore {
         self.edit_clients(|text| {
             let kept: Vec<_> = text.lines().filter(|line| !is_of(line, is_meant)).collect();
             gone = text.lines().count() - kept.len();
-            (gone > 0).then(|| kept.iter().flat_map(|line| [*line, "\n"]).collect())
+            Ok((gone > 0).then(|| kept.iter().flat_map(|line| [*line, "\n"]).collect()))
         })?;
         Ok(gone)
     }
 
     /// Changes the file under a lock, so that concurrent programs lose no change.
-    fn edit_clients(&self, edit: impl FnOnce(&str) -> Option<String>) -> anyhow::Result<()> {
+    fn edit_clients(&self, edit: impl FnOnce(&str) -> anyhow::Result<Option<String>>) -> anyhow::Result<()> {
         let file = self.path(FILE);
         let place = || format!("cannot write {}", file.display());
         let _lock = lock_list(&file).with_context(place)?;
         let before = read_list(&file)?.unwrap_or_default();
-        edit(&before).map_or(Ok(()), |text| replace_file(&file, text.as_bytes(), 0o600).with_context(place))
+        edit(&before)?.map_or(Ok(()), |text| replace_file(&file, text.as_bytes(), 0o600).with_context(place))
     }
 }
 
 /// The client of a line; `None` for an empty line or a comment.
 fn client_in(line: &str) -> anyhow::Result<Option<AuthorizedClient>> {
     let text = line.split_once('#').map_or(line, |(text, _)| text).trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let Some((options, _)) = text.split_once(KEY_TYPE) else {
-        bail!("a line is [allow=RULES] {KEY_TYPE} KEY comment");
-    };
-    let key = &text[options.len()..];
-    let allow = match (options.trim(), options.trim().strip_prefix("allow=")) {
-        ("", _) => None,
-        (_, Some(rules)) => {
-            let rules: Result<_, _> = rules.trim_matches('"').split(',').map(str::parse).collect();
-            Some(rules.context("a rule makes no sense")?)
-        }
-        (options, None) => bail!("'{options}' is no option; there is only allow=RULES"),
-    };
-    let comment = key.split_ascii_whitespace().skip(2).collect::<Vec<_>>().join(" ");
-    Ok(Some(AuthorizedClient { key: key.trim().parse()?, allow, comment }))
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }
 
 /// Whether a line is for a matching client; an invalid line matches none.
@@ -169,105 +331,4 @@ fn is_of(line: &str, is_meant: impl Fn(&AuthorizedClient) -> bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use plait_base::SeededRandom;
-    use plait_handshake::Identity;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn empty() -> (tempfile::TempDir, KeyStore) {
-        let scratch = tempfile::tempdir().expect("a directory");
-        let store = KeyStore::new(scratch.path().join("config"));
-        (scratch, store)
-    }
-
-    fn key(seed: u64) -> PublicKey {
-        Identity::generate(&mut SeededRandom::from_number(seed)).public_key()
-    }
-
-    #[test]
-    fn authorized_clients_may_be_bound_to_rules() {
-        let (_scratch, store) = empty();
-        assert_eq!(store.authorized_clients().expect("no file"), None);
-        let key = key(2);
-        let text = format!("# laptops\n{key} ada@laptop\nallow=10.0.0.0/8:*,*:443 {key} phone # lent\n");
-        replace_file(&store.path(FILE), text.as_bytes(), 0o600).expect("written");
-        let ClientList { clients, mistakes } = store.authorized_clients().expect("read").expect("there");
-        assert_eq!((clients[0].allow.as_ref(), clients[0].comment.as_str()), (None, "ada@laptop"));
-        assert_eq!(clients[1].allow.as_ref().map(Vec::len), Some(2));
-        assert_eq!((clients[1].key, clients[1].comment.as_str()), (key, "phone"));
-        assert!(mistakes.is_empty(), "{mistakes:?}");
-    }
-
-    #[test]
-    fn an_added_or_removed_client_takes_effect_at_once() {
-        let (_scratch, store) = empty();
-        let [ada, eve] = [3, 4].map(key);
-        let file = store.path(FILE);
-        let write = |text: String| replace_file(&file, text.as_bytes(), 0o600).expect("written");
-        let clients = AuthorizedClients::in_store(store.clone());
-        let are_let_in = || [ada, eve].map(|key| clients.find(key.fingerprint()).is_some());
-        assert_eq!(are_let_in(), [false, false], "no file");
-        write(format!("{ada} ada\n"));
-        assert_eq!(are_let_in(), [true, false]);
-        write(format!("{ada} ada\n{eve} eve\n"));
-        assert_eq!(are_let_in(), [true, true]);
-        write(format!("{eve} eve\n"));
-        assert_eq!(are_let_in(), [false, true]);
-    }
-
-    #[test]
-    fn an_invalid_line_allows_no_client_and_excludes_no_other() {
-        let (_scratch, store) = empty();
-        let [ada, eve] = [3, 4].map(key);
-        // Eve should be restricted by rules, and the line has a mistake.
-        let text =
-            format!("{ada} ada\nalow=10.0.0.0/8:* {eve} eve\nplait-ed25519 AAAA short\nallow=x {eve}\n");
-        replace_file(&store.path(FILE), text.as_bytes(), 0o600).expect("written");
-        let clients = AuthorizedClients::in_store(store.clone());
-        assert_eq!([ada, eve].map(|key| clients.find(key.fingerprint()).is_some()), [true, false]);
-        let ClientList { mistakes, .. } = store.authorized_clients().expect("read").expect("there");
-        assert_eq!(mistakes.len(), 3, "{mistakes:?}");
-        for (line, mistake) in (2..).zip(&mistakes) {
-            assert!(mistake.contains(&format!("authorized_clients:{line}: ")), "{mistake}");
-        }
-    }
-
-    #[test]
-    fn no_client_is_allowed_by_a_file_that_others_can_change() {
-        let (_scratch, store) = empty();
-        let ada = key(5);
-        let file = store.path(FILE);
-        let clients = AuthorizedClients::in_store(store);
-        for (mode, is_let_in) in [(0o644, true), (0o664, false), (0o646, false)] {
-            replace_file(&file, format!("{ada} ada\n").as_bytes(), mode).expect("written");
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("whatever the umask is");
-            assert_eq!(clients.find(ada.fingerprint()).is_some(), is_let_in, "{mode:o}");
-        }
-    }
-
-    #[test]
-    fn clients_are_let_in_and_taken_out_by_name_and_what_people_have_written_stays() {
-        let (_scratch, store) = empty();
-        let [ada, eve] = [6, 7].map(key);
-        store.authorize(&ada, &[], "laptop").expect("written");
-        let before = fs::read_to_string(store.path(FILE)).expect("read");
-        let with_remark = format!("# by hand\nnonsense\n{before}");
-        replace_file(&store.path(FILE), with_remark.as_bytes(), 0o600).expect("written");
-        let rules = ["*:443", "10.0.0.0/8:22"].map(|rule| rule.parse().expect("a rule"));
-        store.authorize(&eve, &rules, "phone of Eve").expect("written");
-        store.authorize(&ada, &rules[..1], "laptop").expect("in place of the line before");
-        let list = store.authorized_clients().expect("read").expect("there");
-        let found: Vec<_> =
-            list.clients.iter().map(|it| (it.comment.as_str(), it.allow.as_ref().map(Vec::len))).collect();
-        assert_eq!(found, [("phone of Eve", Some(2)), ("laptop", Some(1))]);
-        assert_eq!(list.mistakes.len(), 1, "it is still there");
-        assert_eq!(store.revoke("phone of Eve").expect("written"), 1);
-        assert_eq!(store.revoke("phone of Eve").expect("read"), 0);
-        assert_eq!(store.revoke(&ada.fingerprint().to_string()).expect("written"), 1);
-        assert_eq!(fs::read_to_string(store.path(FILE)).expect("read"), "# by hand\nnonsense\n");
-        assert!(store.authorize(&ada, &[], "a # b").is_err());
-    }
-}
+mod tests;

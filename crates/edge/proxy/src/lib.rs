@@ -24,6 +24,7 @@ pub mod names;
 pub mod nameservers;
 #[cfg(target_os = "linux")]
 pub mod passed;
+pub mod reached;
 pub mod relay;
 pub mod request;
 pub mod rules;

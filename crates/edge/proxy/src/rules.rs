@@ -145,6 +145,12 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
     }
 }
 
+/// Those of `rules` that allow one of `names` at this port.
+pub(crate) fn by_name(rules: &[Rule], names: &[String], port: u16) -> Vec<Rule> {
+    let is_by_name = |rule: &&Rule| rule.allows_port(port) && names.iter().any(|name| rule.allows_name(name));
+    rules.iter().filter(is_by_name).cloned().collect()
+}
+
 /// Whether `rules` allow `name`, which was resolved to `ip`.
 pub fn allow_resolved(rules: &[Rule], name: &str, ip: IpAddr, port: u16) -> bool {
     rules.iter().filter(|rule| rule.allows_port(port)).any(|rule| {

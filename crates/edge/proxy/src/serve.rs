@@ -1,13 +1,16 @@
 //! The server's side of one client's stream, after its request ([`asked`](crate::asked)).
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::asked::{Asked, refuse};
 use crate::convert::{Destination, ErrorCode, Instance};
 use crate::destination::{Unreached, connect, resolve, resolve_service};
 use crate::nameservers::Nameservers;
+use crate::reached::Reached;
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::Rule;
@@ -37,6 +40,8 @@ pub struct Client<'a> {
     pub own_rules: Option<&'a [Rule]>,
     /// Called when the destination of the client is known.
     pub heard: &'a (dyn Fn(&str) + Sync),
+    /// Called when the destination is connected, before bytes go there.
+    pub joined: &'a (dyn Fn(Reached) + Sync),
     /// The time limit for silence once one direction has ended.
     pub silence: &'a SilenceLimit,
 }
@@ -128,6 +133,9 @@ where
             Ok(addresses) => connect(addresses).await,
             Err(unreached) => Err(unreached),
         };
+        if let Some(at) = address_of(&target) {
+            (client.joined)(Reached::asked(&destination, client.own_rules, at));
+        }
         return join(stream, target, (to, first), client).await;
     }
     let none = Unreached::Refused(ErrorCode::DestinationUnreachable);
@@ -135,7 +143,15 @@ where
         Ok(_in_order) => nameservers.connect().await.ok_or(none),
         Err(unreached) => Err(unreached),
     };
+    if target.is_ok() {
+        (client.joined)(Reached::resolver());
+    }
     join(stream, target, (to, first), client).await
+}
+
+/// The address of a connection that was opened; a connection that has failed since has none.
+fn address_of(target: &Result<TcpStream, Unreached>) -> Option<SocketAddr> {
+    target.as_ref().ok()?.peer_addr().ok()
 }
 
 fn nonsense() -> Outcome {
@@ -180,6 +196,9 @@ where
         Ok(addresses) => connect(addresses).await,
         Err(unreached) => Err(unreached),
     };
+    if let Some(at) = address_of(&found) {
+        (client.joined)(Reached::service(to, at));
+    }
     match found {
         target if is_asking => join(stream, target, (to.to_owned(), first), client).await,
         Ok(mut target) => finish(to.to_owned(), (stream, &mut target), first, client.silence).await,
@@ -212,7 +231,6 @@ where
 #[cfg(test)]
 mod tests {
     use std::future::Ready;
-    use std::net::SocketAddr;
     use std::sync::LazyLock;
 
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
@@ -226,7 +244,13 @@ mod tests {
 
     /// A client without an identity.
     fn any_client(own_rules: Option<&[Rule]>) -> Client<'_> {
-        Client { instance: Some(Instance([3; 16])), own_rules, heard: &|_| {}, silence: &UNLIMITED }
+        Client {
+            instance: Some(Instance([3; 16])),
+            own_rules,
+            heard: &|_| {},
+            joined: &|_| {},
+            silence: &UNLIMITED,
+        }
     }
 
     /// A server that sends back what it gets, in capitals.

@@ -106,13 +106,19 @@ fn records_of_the_life_of_a_subflow_are_the_known_ones() {
 #[test]
 fn refusals_are_the_known_ones() {
     let known = &vectors()["records"];
-    let reasons =
-        [RefusalReason::Other, RefusalReason::NotAuthorized, RefusalReason::Full, RefusalReason::Draining];
+    let reasons = [
+        RefusalReason::Other,
+        RefusalReason::NotAuthorized,
+        RefusalReason::Full,
+        RefusalReason::Draining,
+        RefusalReason::Expired,
+        RefusalReason::TooMany,
+    ];
     for (number, reason) in reasons.into_iter().enumerate() {
         assert_eq!(Record::Refused(reason).to_bytes()[..], bytes(&known[format!("refused_{number}")]));
     }
     // A number without a reason is another one.
-    let read: Vec<_> = Records::new(&bytes(&known["refused_4"])).collect();
+    let read: Vec<_> = Records::new(&bytes(&known["refused_6"])).collect();
     assert_eq!(read, [Ok(Record::Refused(RefusalReason::Other))]);
 }
 

@@ -19,6 +19,10 @@ pub enum RefusalReason {
     Full,
     /// 03: the listener is ending, and accepts no new connection.
     Draining,
+    /// 04: the opener's authenticated key was on the listener's list until a time that is over.
+    Expired,
+    /// 05: this opener, by its authenticated key, has as many connections as it may have.
+    TooMany,
 }
 
 impl RefusalReason {
@@ -28,6 +32,8 @@ impl RefusalReason {
             Self::NotAuthorized => 1,
             Self::Full => 2,
             Self::Draining => 3,
+            Self::Expired => 4,
+            Self::TooMany => 5,
         }
     }
 
@@ -36,8 +42,10 @@ impl RefusalReason {
             1 => Self::NotAuthorized,
             2 => Self::Full,
             3 => Self::Draining,
+            4 => Self::Expired,
+            5 => Self::TooMany,
             // Later versions may have more reasons. The opening is refused for every reason.
-            0 | 4..=u8::MAX => Self::Other,
+            0 | 6..=u8::MAX => Self::Other,
         }
     }
 }
@@ -50,6 +58,8 @@ impl fmt::Display for RefusalReason {
             Self::NotAuthorized => "the key of this client is not authorized there",
             Self::Full => "the server is full",
             Self::Draining => "the server is stopping",
+            Self::Expired => "the access of this client has expired there",
+            Self::TooMany => "this client has as many connections there as it may have",
         })
     }
 }

@@ -34,7 +34,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         }),
         any::<u64>().prop_map(Record::Date),
         any::<u8>().prop_map(Record::Require),
-        (0u8..4).prop_map(|reason| Record::Refused(RefusalReason::from_byte(reason))),
+        (0u8..6).prop_map(|reason| Record::Refused(RefusalReason::from_byte(reason))),
         (0u32..1 << 30, proptest::collection::vec(any::<u8>(), 0..=MAX_DESTINATION))
             .prop_map(|(flow, destination)| Record::OpenFlow { flow, destination: destination.into() }),
         (0u32..1 << 30, any::<u64>()).prop_map(|(flow, sent)| Record::CloseFlow { flow, sent }),
@@ -124,12 +124,18 @@ fn each_record_has_its_known_bytes() {
 
 #[test]
 fn a_refusal_for_a_reason_of_a_later_version_is_a_refusal() {
-    let reasons =
-        [RefusalReason::Other, RefusalReason::NotAuthorized, RefusalReason::Full, RefusalReason::Draining];
+    let reasons = [
+        RefusalReason::Other,
+        RefusalReason::NotAuthorized,
+        RefusalReason::Full,
+        RefusalReason::Draining,
+        RefusalReason::Expired,
+        RefusalReason::TooMany,
+    ];
     for (byte, reason) in (0..).zip(reasons) {
         assert_eq!(all(&[0x12, byte]), Ok(vec![Record::Refused(reason)]));
     }
-    for later in [4, 255] {
+    for later in [6, 255] {
         assert_eq!(all(&[0x12, later]), Ok(vec![Record::Refused(RefusalReason::Other)]));
     }
 }

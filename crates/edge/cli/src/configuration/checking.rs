@@ -1,10 +1,12 @@
 //! The check of a configuration against the options of the program.
 
 use std::ffi::OsString;
+use std::ops::Range;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 
+use super::clients::CLIENT;
 use super::document::{Document, Entry, HOOKS, Problem, SERVERS, Section, Value};
 use super::{hooks, is_configurable, options, suggestion};
 
@@ -18,6 +20,9 @@ pub(crate) fn problems(document: &Document, definition: &Command) -> Vec<Problem
     let mut check = |section: &Section, commands: &[&Command], whose: &str| {
         for entry in &section.entries {
             problems.extend(problem(entry, (definition, commands), whose));
+            if entry.key == CLIENT {
+                problems.extend(twins(entry, |at| document.line(at)));
+            }
         }
     };
     check(&document.common, &commands, "no command has an option");
@@ -92,6 +97,21 @@ fn problem(entry: &Entry, (definition, commands): (&Command, &[&Command]), whose
     };
     let all = [OsString::from("plait"), OsString::from(command.get_name())].into_iter().chain(words);
     rejected(definition, all).map(|error| Problem::new(&entry.value_at, first_paragraph(&error)))
+}
+
+/// The clients of an entry that cannot be told apart: a problem for each second one, at its place, with the line of the first.
+fn twins(entry: &Entry, line: impl Fn(&Range<usize>) -> usize) -> Vec<Problem> {
+    let Value::Many(lines) = &entry.value else { return Vec::new() };
+    // What is no client has its own problem.
+    let Ok(clients) = lines.iter().map(|line| line.parse()).collect::<Result<Vec<_>, _>>() else {
+        return Vec::new();
+    };
+    let twins = plait_proxy::clients::twins(&clients).into_iter();
+    let problem = |(first, second, what): (usize, usize, &str)| {
+        let [first, second] = [first, second].map(|at| entry.parts.get(at).unwrap_or(&entry.value_at));
+        Problem::new(second, format!("this client has the {what} of the one in line {}", line(first)))
+    };
+    twins.map(problem).collect()
 }
 
 /// The words of a command line that mean this value of an option.

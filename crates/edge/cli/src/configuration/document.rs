@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use super::clients::{self, CLIENT};
+
 /// The table of servers, by name.
 pub(crate) const SERVERS: &str = "servers";
 /// The table of programs that are run at events.
@@ -48,6 +50,8 @@ pub(crate) struct Entry {
     pub(crate) value: Value,
     pub(crate) key_at: Range<usize>,
     pub(crate) value_at: Range<usize>,
+    /// The place of each client, if it is a list of clients.
+    pub(crate) parts: Vec<Range<usize>>,
 }
 
 /// A value, as the words of a command line have it.
@@ -196,8 +200,14 @@ impl Reading<'_> {
 
     fn entry(&mut self, (key, key_at): (&str, Range<usize>), value: &Spanned<DeValue<'_>>) -> Option<Entry> {
         let key = key.replace('_', "-");
-        let value_at = value.span();
+        let (value_at, mut parts) = (value.span(), Vec::new());
         let value = match value.get_ref() {
+            DeValue::Array(array) if key == CLIENT => {
+                let read = array.iter().filter_map(|item| Some((self.client(item)?, item.span())));
+                let (lines, places) = read.unzip();
+                parts = places;
+                Some(Value::Many(lines))
+            }
             DeValue::Array(array) if key == PATH => Some(Value::Many(self.paths(array))),
             DeValue::Array(array) => {
                 let words = array.iter().filter_map(|item| self.word(item)).collect();
@@ -210,7 +220,7 @@ impl Reading<'_> {
             }
             _ => self.word(value).map(Value::One),
         };
-        value.map(|value| Entry { key, value, key_at, value_at })
+        value.map(|value| Entry { key, value, key_at, value_at, parts })
     }
 
     /// A value as a word of a command line.
@@ -237,6 +247,13 @@ impl Reading<'_> {
             _ => self.word(item),
         };
         array.iter().filter_map(path).collect()
+    }
+
+    /// A client, as the option has it.
+    fn client(&mut self, item: &Spanned<DeValue<'_>>) -> Option<String> {
+        let DeValue::Table(table) = item.get_ref() else { return self.word(item) };
+        let line = clients::line(&item.span(), table);
+        line.map_err(|problems| self.problems.extend(problems)).ok()
     }
 
     fn path(&mut self, at: Range<usize>, table: &DeTable<'_>) -> Option<String> {
@@ -268,7 +285,7 @@ impl Reading<'_> {
         };
         if let Some((text, key_at, value_at)) = cap {
             let value = Value::One(format!("{device}={text}{over}"));
-            self.caps.push(Entry { key: CAP.to_owned(), value, key_at, value_at });
+            self.caps.push(Entry { key: CAP.to_owned(), value, key_at, value_at, parts: Vec::new() });
         }
         // The class comes first, whatever the order in the file.
         how.sort_by_key(|word| word == "backup");

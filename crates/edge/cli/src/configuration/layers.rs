@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::checking::{URL, first_paragraph, rejected, takes_server, words};
+use super::clients::CLIENT;
 use super::document::{Document, Section, Value};
 use super::{CONFIG, Origin, is_configurable, options, variable};
 
@@ -270,6 +271,11 @@ pub(super) fn of_environment(
                 "0" | "false" | "no" | "off" => Value::Flag(false),
                 _ => return Err(format!("{name} is neither true nor false")),
             },
+            // A client is several words.
+            ArgAction::Append if long == CLIENT => {
+                let lines = text.split([';', '\n']).map(str::trim).filter(|line| !line.is_empty());
+                Value::Many(lines.map(str::to_owned).collect())
+            }
             ArgAction::Append => Value::Many(text.split_whitespace().map(str::to_owned).collect()),
             _ => Value::One(text.to_owned()),
         };

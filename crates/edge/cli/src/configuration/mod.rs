@@ -5,6 +5,7 @@
 //! file, and in the file the table of the server before the one of the command before the keys outside of tables.
 
 mod checking;
+mod clients;
 pub(crate) mod command;
 mod document;
 pub(crate) mod hooks;

@@ -4,6 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use serde_json::{Map, Value, json};
 
 use super::checking::{URL, takes_server};
+use super::clients::CLIENT;
 use super::document::{HOOKS, PATH, SERVERS};
 use super::{hooks, is_configurable, options};
 
@@ -84,10 +85,30 @@ fn key(long: &str, option: &Arg) -> Value {
         ArgAction::Append if long == PATH => {
             json!({ "type": "array", "items": { "anyOf": [{ "type": "string" }, path] } })
         }
+        ArgAction::Append if long == CLIENT => {
+            json!({ "type": "array", "items": { "anyOf": [{ "type": "string" }, client()] } })
+        }
         ArgAction::Append => json!({ "anyOf": [{ "type": "array", "items": one() }, one()] }),
         _ => one(),
     };
     let about = option.get_long_help().or_else(|| option.get_help()).map(ToString::to_string);
     schema["description"] = json!(about.unwrap_or_default());
     schema
+}
+
+/// A table of `client`.
+fn client() -> Value {
+    let rules = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+    json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string" },
+            "key": { "type": "string", "description": "As `plait key show` prints it on the client: plait-ed25519 BASE64." },
+            "allow": { "anyOf": [rules, { "type": "string" }], "description": "Rules for this client, as for `allow`." },
+            "expires": { "type": "string", "description": "A day or a time: 2027-01-01." },
+            "connections": { "type": "integer", "minimum": 1 },
+        },
+        "required": ["name", "key"],
+        "additionalProperties": false,
+    })
 }

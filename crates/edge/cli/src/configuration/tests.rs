@@ -237,3 +237,78 @@ fn the_schema_knows_each_option_and_the_example_fits_the_program() {
         assert_eq!(shown, [""; 0]);
     }
 }
+
+/// Public keys.
+const ADA: &str = "plait-ed25519 1NXPWtMg7F0Ndy1LkyoiLUBkzCOYqNcM0mD9YoRoWg8";
+const EVE: &str = "plait-ed25519 PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw";
+
+#[test]
+fn a_client_is_a_table_a_line_or_a_part_of_a_variable() {
+    let file = format!(
+        "[[serve.client]]\nname = \"ada\"\nkey = \"{ADA}\"\nallow = [\"*:443\", \"10.0.0.0/8:22\"]\nexpires = 2027-01-01\n\
+         connections = 5_0\n[[serve.client]]\nkey = \"{EVE}\"\nname = \"phone of Eve\"\nexpires = 2027-01-01T12:30:00Z\n"
+    );
+    let expected = format!(
+        "client = [\"allow=*:443,10.0.0.0/8:22 connections=50 expires=2027-01-01 {ADA} ada\", \"expires=2027-01-01T12:30:00Z {EVE} phone \
+         of Eve\"] # gw.toml:1"
+    );
+    assert_eq!(value(&shown(&file, SERVE, &[]).expect("good"), "client"), expected);
+    let lines = format!("[serve]\nclient = [\"connections=5 {ADA} ada\"]\n");
+    let expected = format!("client = [\"connections=5 {ADA} ada\"] # gw.toml:2");
+    assert_eq!(value(&shown(&lines, SERVE, &[]).expect("good"), "client"), expected);
+    let variable = format!("expires=2027-01-01 {ADA} ada; {EVE} phone of Eve;");
+    let of_variable = shown(&file, SERVE, &[("PLAIT_CLIENT", &variable)]).expect("good");
+    let expected =
+        format!("client = [\"expires=2027-01-01 {ADA} ada\", \"{EVE} phone of Eve\"] # PLAIT_CLIENT");
+    assert_eq!(value(&of_variable, "client"), expected);
+    let open = shown(&file, &format!("{SERVE} --anyone"), &[]).expect("the list has no effect");
+    assert_eq!(value(&open, "client"), "");
+}
+
+#[test]
+fn a_mistake_in_a_client_has_its_place_and_twins_name_both_lines() {
+    let table = |words: &str| format!("[[serve.client]]\n{words}\n");
+    let key = format!("key = \"{ADA}\"");
+    for (words, expected) in [
+        ("name = \"ada\"".to_owned(), ":1:1: a client without `key`"),
+        (key.clone(), ":1:1: a client without `name`"),
+        (
+            format!("name = \"a\"\n{key}\nexpire = 1"),
+            ":4:1: a client has no key `expire` (did you mean `expires`?)",
+        ),
+        (format!("name = \"a\"\n{key}\nexpires = 1"), ":4:11: not a value of `expires`"),
+        (format!("name = \"a\"\n{key}\nallow = []"), ":4:9: `allow` is a list of rules"),
+        (format!("name = \"a\"\n{key}\nallow = [\"*:1 connections=9\"]"), ":4:9: `allow` is a list of rules"),
+        (format!("name = \"a\"\n{key}\nexpires = \"2027-13-01\""), "not a day or a time"),
+        (format!("name = \"a\"\n{key}\nconnections = 0"), "not a number from 1"),
+        (format!("name = \"a\"\nkey = \"{ADA} b\""), ":3:7: not a value of `key`"),
+        (format!("name = \"a\\nb\"\n{key}"), ":2:8: not a value of `name`"),
+    ] {
+        let error = shown(&table(&words), SERVE, &[]).expect_err(&words);
+        assert!(error.contains(expected) && error.contains("gw.toml:"), "{words:?}: {error}");
+    }
+    let other = format!("key = \"{EVE}\"");
+    for (second, expected) in [
+        (format!("name = \"b\"\n{key}"), "gw.toml:4:1: this client has the key of the one in line 1"),
+        (format!("name = \"a\"\n{other}"), "gw.toml:4:1: this client has the name of the one in line 1"),
+    ] {
+        let both = table(&format!("name = \"a\"\n{key}")) + &table(&second);
+        let error = shown(&both, SERVE, &[]).expect_err("twins");
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn clients_of_the_command_line_that_cannot_be_told_apart_are_an_error() {
+    let read = |second: &str| {
+        let first = format!("{ADA} ada");
+        let words =
+            ["plait", "serve", "--forward", "h:1", "--config", "", "--client", &first, "--client", second];
+        Arguments::read(words.map(OsString::from)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    read(&format!("{EVE} eve")).expect("two clients");
+    let error = read(&format!("connections=1 {ADA} other")).expect_err("one key");
+    assert!(error.contains("client number 1 (ada) and client number 2 (other) have one key"), "{error}");
+    let error = read(&format!("{EVE} ada")).expect_err("one name");
+    assert!(error.contains("have one name"), "{error}");
+}

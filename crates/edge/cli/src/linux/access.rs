@@ -87,6 +87,8 @@ pub(crate) enum End {
     Broken,
     /// The server has stopped before its end.
     Stopped,
+    /// The client, or its rules, do not allow it any more.
+    Revoked,
 }
 
 impl AccessLog {

@@ -319,7 +319,11 @@ impl Arguments {
         arguments.in_effect = in_effect(&definition, &matches);
         arguments.hooks = effective.hooks.clone();
         arguments.file = effective.file.clone();
-        match arguments.command.options().and_then(Options::contradiction) {
+        let contradiction = match &arguments.command {
+            Command::Serve(serve) => serve.contradiction(),
+            command => command.options().and_then(Options::contradiction),
+        };
+        match contradiction {
             Some(contradiction) => {
                 Err(effective.explained(definition.error(ErrorKind::ArgumentConflict, contradiction)))
             }

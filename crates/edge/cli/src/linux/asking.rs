@@ -1,5 +1,7 @@
 //! `plait status` and `plait path`: query a running plait, at the socket in the runtime directory or at that of `--control`.
 
+mod details;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use self::details::details;
 use crate::linux::control::{PathNow, Question};
 use crate::linux::directory::{self, Socket};
 use crate::linux::upgrade;
@@ -364,53 +367,6 @@ fn table(told: &[Value]) -> String {
     text
 }
 
-/// Prints everything about one process.
-fn details(plait: &Value) -> String {
-    let of = |name: &str| word(&plait[name]);
-    let mut text = format!(
-        "{} ({}, {}): {}, since {}; {} connections open of {}\n",
-        of("pid"),
-        of("kind"),
-        of("state"),
-        of("what"),
-        of("started"),
-        of("connections_open"),
-        of("connections_opened")
-    );
-    text += &lines(&paths(plait).unwrap_or_default(), ["  path ", "  "]);
-    for connection in plait["connections"].as_array().into_iter().flatten() {
-        text += &format!("  {}\n", of_connection(connection));
-    }
-    text
-}
-
-fn of_connection(connection: &Value) -> String {
-    let mut text = format!("connection since {}", word(&connection["started"]));
-    for (what, name) in [(" from ", "client"), (" with ", "peer"), (" to ", "destination")] {
-        if !connection[name].is_null() {
-            text += &format!("{what}{}", word(&connection[name]));
-        }
-    }
-    let protection = match (&connection["sealed"]["suite"], connection["scrambling"].is_null()) {
-        (Value::String(suite), _) => format!("sealed with {}", shown(suite)),
-        (_, false) => "scrambled".to_owned(),
-        (_, true) => "not protected".to_owned(),
-    };
-    let subflows = connection["subflows"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut paths: Vec<String> = subflows
-        .iter()
-        .filter(|subflow| subflow["usable"] == true)
-        .map(|subflow| word(&subflow["path"]))
-        .collect();
-    paths.dedup();
-    text + &format!(
-        ": {protection}, sent {}, received {} bytes over {}",
-        word(&connection["bytes_delivered"]),
-        word(&connection["bytes_read"]),
-        if paths.is_empty() { "no path now".to_owned() } else { paths.join(", ") }
-    )
-}
-
 /// A value as people read it.
 pub(super) fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
@@ -426,6 +382,8 @@ mod tests {
             "state": "running", "connections_open": 1, "connections_opened": 3,
             "paths": [{ "name": "eth0", "carrier": "udp", "class": "trusted", "backup": true, "up": true,
                         "addresses": ["192.0.2.2"] }],
+            "clients": [{ "name": "laptop\u{1b}", "key": "SHA256:x", "connections_open": 1, "connections_opened": 3, "connections_ready": 2,
+                "bytes_received": 6, "bytes_sent": 5 }],
             "connections": [{ "started": "2026-09-02T10:00:01Z", "client": "laptop", "peer": "192.0.2.9:4000",
                 "destination": "example.org:443", "sealed": { "suite": "aes" }, "scrambling": null,
                 "bytes_delivered": 5, "bytes_read": 6,
@@ -480,6 +438,7 @@ mod tests {
         let text = details(&plait());
         for line in [
             "  path eth0=trusted,backup up over udp 192.0.2.2\n",
+            "  client laptop\u{fffd}: 1 connections open of 3, 2 ready, received 6, sent 5 bytes\n",
             "  connection since 2026-09-02T10:00:01Z from laptop with 192.0.2.9:4000 to example.org:443: sealed with aes, sent 5, \
              received 6 bytes over eth0\n",
         ] {
@@ -492,7 +451,7 @@ mod tests {
         let _ = (
             details(&json!({})),
             table(&[json!({ "paths": 3 })]),
-            details(&json!({ "connections": [1, {}] })),
+            details(&json!({ "connections": [1, {}], "clients": [{}, "x"] })),
         );
     }
 }

@@ -327,6 +327,7 @@ fn status(subject: &Subject) -> serde_json::Value {
     let mut connections = Vec::new();
     let survey = running.survey(|about, status| connections.push(json!(Report::new(None, about, status))));
     let paths = paths(control);
+    let (clients, clients_known) = running.clients().reports();
     json!({
         "schema": SCHEMA,
         "pid": std::process::id(),
@@ -343,6 +344,9 @@ fn status(subject: &Subject) -> serde_json::Value {
         "traffic": traffic(&survey),
         "paths": paths,
         "connections": connections,
+        "clients": clients,
+        "clients_known": clients_known,
+        "clients_refused": running.clients().refused(),
         "host": host.upgrade().map(|host| HostReport::from(&*host)),
         "events": running.events(),
     })

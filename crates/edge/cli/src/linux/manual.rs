@@ -245,7 +245,7 @@ const FILES: &[Entry] = &[
     ),
     (
         "authorized_clients",
-        "Clients that plait serve lets in: [allow=RULE,RULE] plait-ed25519 BASE64 COMMENT, one a line. Read anew when it changes.",
+        "Clients that plait serve lets in: [allow=RULE,RULE] [expires=DATE] [connections=N] plait-ed25519 BASE64 NAME, one a line. Read anew when it changes.",
     ),
 ];
 

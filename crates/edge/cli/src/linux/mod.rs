@@ -9,6 +9,7 @@ mod directory;
 mod doctor;
 mod door;
 pub(crate) mod firewall;
+mod guests;
 mod health;
 pub(crate) mod hooks;
 pub(crate) mod limits;

@@ -1,6 +1,8 @@
 //! `plait serve`: accepts clients over several paths and connects them to their destinations.
 
 mod accepting;
+mod bound;
+mod metered;
 mod one;
 
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +31,7 @@ use crate::linux::announcement::Announcement;
 use crate::linux::arguments::Command;
 use crate::linux::control;
 use crate::linux::door::{self, Door};
+use crate::linux::guests::GuestOptions;
 use crate::linux::limits::{self, StrangerLimits};
 use crate::linux::place::Place;
 use crate::linux::port;
@@ -70,6 +73,8 @@ pub(crate) struct Serve {
     /// when it has changed; without the file no client is accepted.
     #[arg(long)]
     anyone: bool,
+    #[command(flatten)]
+    guests: GuestOptions,
     /// The name or address of this host for the printed URL (repeatable) [default: the first address of each family on its paths].
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Vec<ServerUrl>,
@@ -127,6 +132,11 @@ impl Serve {
         &self.options
     }
 
+    /// What makes these options contradict each other.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        self.options.contradiction().or_else(|| self.guests.contradiction())
+    }
+
     /// Names what is missing for the carrier or the port, before a file is written in vain.
     pub(crate) fn may_start(&self) -> anyhow::Result<()> {
         prerequisite::of_carrier(&self.options)?;
@@ -146,9 +156,12 @@ impl Serve {
         Passed::take()?.finish()?;
         let mut succession = Succession::take()?;
         let store = protection::store(&self.options);
-        let clients = door::clients(&store, (self.anyone, protection::requires_sealing(&self.options)))?;
+        let may_differ = (self.anyone, protection::requires_sealing(&self.options));
+        let clients = door::clients(&store, may_differ, &self.guests.client)?;
         let by_key = clients.is_some();
-        let door = Door::new(clients, self.most_connections(limits::raise_open_files()));
+        let running = Running::new("serve", self.what(), reload);
+        let most = self.most_connections(limits::raise_open_files());
+        let door = Door::new(clients, most, Arc::clone(running.clients()));
         let judge = Arc::clone(&door);
         let judged = plait::Clients::judged(move |applicant| judge.judge(applicant));
         let policy = Clients::Judged { clients: judged, by_key };
@@ -160,7 +173,6 @@ impl Serve {
         let limits = self.limits.limits(None);
         let host = session::host_for(&self.options, None)?.limits(limits).start()?;
         let _firewall = session::clear_the_way(&self.options, &host)?;
-        let running = Running::new("serve", self.what(), reload);
         if let Some(succession) = &succession {
             succession.take_ports(&host).await?;
         }
@@ -197,6 +209,7 @@ impl Serve {
         let shared = Arc::new(shared);
         // Both end with this function.
         let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
+        kept.spawn(Arc::clone(&shared.door).keep());
         renewal.map(|renewal| kept.spawn(renewal.keep(shared.running.clone(), supervised.reloads())));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;
@@ -261,7 +274,7 @@ impl Serve {
 
 impl Shared {
     /// Puts the change of an option into effect; returns whether that can be done without a restart. Running connections keep what they
-    /// were opened with, except the limit of silence.
+    /// were opened with, except the limit of silence and the rules of their client.
     async fn apply(&self, option: &str, new: &Command) -> bool {
         let Command::Serve(new) = new else { return false };
         match option {
@@ -275,6 +288,7 @@ impl Shared {
             }
             "drain" => *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = new.farewell(),
             "half-closed-timeout" => self.silence.set(new.half_closed.duration()),
+            "client" => self.door.configure(new.guests.client.clone()),
             "max-warm" => self.waiting.set_most(new.waiting.most()),
             "max-connections" => self.door.set_most(new.most_connections(limits::raise_open_files())),
             _ => return false,

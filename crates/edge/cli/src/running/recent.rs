@@ -46,6 +46,8 @@ pub(crate) enum End {
     Exhausted,
     /// It was ended by an error.
     Failed,
+    /// Its client may not have it any more.
+    Revoked,
 }
 
 /// The urgency of a message about health.
@@ -79,7 +81,8 @@ pub(super) struct Recent {
 }
 
 impl End {
-    pub(crate) const ALL: [Self; 4] = [Self::Complete, Self::Refused, Self::Exhausted, Self::Failed];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Complete, Self::Refused, Self::Exhausted, Self::Failed, Self::Revoked];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -87,6 +90,7 @@ impl End {
             Self::Refused => "refused",
             Self::Exhausted => "exhausted",
             Self::Failed => "failed",
+            Self::Revoked => "revoked",
         }
     }
 }

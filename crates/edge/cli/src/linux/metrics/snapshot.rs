@@ -1,5 +1,6 @@
 //! The counters of this process at one moment, as a page.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use plait::{HostState, HostTotals, PathState};
@@ -25,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) totals: HostTotals,
     pub(super) state: HostState,
     pub(super) health: Vec<Message>,
+    /// Refused clients by reason.
+    pub(super) refused: BTreeMap<&'static str, u64>,
 }
 
 impl Snapshot {
@@ -39,6 +42,7 @@ impl Snapshot {
             paths: control.paths(),
             totals: host.as_ref().map(|host| host.totals()).unwrap_or_default(),
             state: host.as_ref().map(|host| host.state()).unwrap_or_default(),
+            refused: running.clients().refused(),
             health: control::health(running, &control::paths(control)),
         }
     }

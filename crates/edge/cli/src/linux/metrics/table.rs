@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use plait::PathState;
 
 use super::snapshot::Snapshot;
+use crate::linux::door::REASONS;
 use crate::running::{End, Level, PathName, PathSum};
 
 /// One metric.
@@ -233,6 +234,15 @@ pub(super) const METRICS: &[Metric] = &[
         },
     ),
     counter(
+        "plait_clients_refused",
+        &["reason"],
+        "Clients that serve has refused after their handshake",
+        |snapshot| {
+            let of = |reason| sample([reason], snapshot.refused.get(reason).copied().unwrap_or_default());
+            REASONS.map(of).into()
+        },
+    ),
+    counter(
         "plait_cookies",
         &["kind"],
         "SYN/ACKs that were sent without keeping state, and those of them that the peer has answered",
@@ -375,6 +385,7 @@ mod tests {
             documented("`reason` of `plait_connections_ended_total`"),
             values("plait_connections_ended")
         );
+        assert_eq!(documented("`reason` of `plait_clients_refused_total`"), values("plait_clients_refused"));
         assert_eq!(documented("`reason` of `plait_refused_total`"), values("plait_refused"));
         assert_eq!(documented("`kind` of `plait_cookies_total`"), values("plait_cookies"));
         assert_eq!(documented("`kind` of `plait_memory_bytes`"), values("plait_memory_bytes"));

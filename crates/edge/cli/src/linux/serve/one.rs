@@ -1,25 +1,46 @@
 //! One connection of a client of `serve`.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use plait::{Peer, Stream};
-use plait_proxy::asked::{Asked, asked};
+use plait_proxy::asked::{Asked, asked, turn_away};
 use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Destination;
 use plait_proxy::serve::{Client, Outcome, serve};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Shared;
+use super::bound::Bound;
+use super::metered::Metered;
 use crate::linux::access::{self, Access};
-use crate::running::End;
+use crate::running::{End, Listed, Open, Tally};
 use crate::server_identity::shown_by;
 
-/// Serves one connection to its end, and notes it in the log.
+/// How long a connection that was ended may take to tell its destination.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection that its client has proved a key on.
+struct Guest {
+    bound: Bound,
+    tally: Arc<Tally>,
+    _open: Open,
+}
+
+/// What is noted about a connection while it is served.
+struct Notes<'a> {
+    access: &'a mut Access,
+    listed: &'a OnceLock<Listed>,
+    guest: Option<&'a Guest>,
+}
+
+/// Serves one connection to its end, and notes it in the log. The end comes early if its client may not have it any more.
 pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
-    let from = stream.peer_addr();
     let mut access = shared.access.begin(&stream);
     if let Some(wanted) = shared.at
         && stream.local_addr().ip() != wanted
@@ -27,19 +48,62 @@ pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         access.ends(access::End::Refused, "it came to another address");
         return shared.refuse(&stream, "refused: it came to another address");
     }
-    let refuse = |access: &mut Access, stream: &Stream| {
-        access.ends(access::End::Refused, "not an authorized client any more");
-        shared.refuse(stream, "refused: not an authorized client any more");
+    // The list may have changed since the client was judged.
+    let Ok(client) = shared.door.find(stream.peer_identity()) else {
+        return refuse(&shared, &mut access, &stream);
     };
-    // The list may have changed since the client was judged, and may change while the connection waits.
-    if shared.door.find(stream.peer_identity()).is_err() {
-        return refuse(&mut access, &stream);
+    let guest = shared.door.key_of(&stream).map(|key| {
+        let name = client.as_ref().map_or("", |client| client.comment.as_str());
+        let tally = shared.running.clients().of(key, name);
+        Guest { bound: Bound::new(Arc::clone(&shared.door), key), _open: tally.opens(), tally }
+    });
+    let (from, listed, monitor) = (stream.peer_addr(), OnceLock::new(), stream.monitor());
+    let over = {
+        let notes = Notes { access: &mut access, listed: &listed, guest: guest.as_ref() };
+        let mut served = pin!(serve_noted(&shared, &mut stream, notes));
+        let over = async {
+            match &guest {
+                Some(guest) => guest.bound.over().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            over = over => {
+                monitor.abort();
+                // Its destination learns that this is no end in order.
+                let _ = timeout(FAREWELL, served).await;
+                Some(over)
+            }
+            () = &mut served => None,
+        }
+    };
+    let Some(over) = over else { return };
+    access.ends(access::End::Revoked, over);
+    if let Some(listed) = listed.get() {
+        listed.ends(End::Revoked);
     }
-    let (waiting, instance) = (shared.waiting.client(&stream), Some(shared.instance));
+    if let Some(more_like_it) = shared.strangers.note("a connection was ended") {
+        let client = name_of(client.as_deref(), stream.peer_identity());
+        tracing::warn!(%from, client, reason = %over, more_like_it, "a connection was ended");
+    }
+}
+
+fn refuse(shared: &Shared, access: &mut Access, stream: &Stream) {
+    access.ends(access::End::Refused, "not an authorized client any more");
+    shared.refuse(stream, "refused: not an authorized client any more");
+}
+
+async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
+    let Notes { access, listed, guest } = notes;
+    let (from, instance) = (stream.peer_addr(), Some(shared.instance));
+    let waiting = shared.waiting.client(stream);
     let wait = || waiting.wait(shared.door.most());
-    let request = asked(&mut stream, &shared.service(), instance, wait).await;
+    let tally = guest.map(|guest| Arc::clone(&guest.tally));
+    let request = asked(&mut Metered::new(stream, tally.clone()), &shared.service(), instance, wait).await;
     drop(waiting);
-    let Ok(client) = shared.door.find(stream.peer_identity()) else { return refuse(&mut access, &stream) };
+    // The list may have changed while the connection waited.
+    let Ok(client) = shared.door.find(stream.peer_identity()) else { return refuse(shared, access, stream) };
     if let Ok(Asked::For(..) | Asked::Speaks(_)) = request {
         access.begins_now();
     }
@@ -52,7 +116,7 @@ pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
         access.is_complete((0, 0));
         return stream.status().iter().for_each(|status| shared.running.adds(status));
     }
-    let listed = shared.running.list(stream.monitor(), Some(from));
+    let listed = listed.get_or_init(|| shared.running.list(stream.monitor(), Some(from)));
     if let Some(name) = named {
         listed.comes_from(name);
     }
@@ -64,15 +128,33 @@ pub(super) async fn serve_one(shared: Arc<Shared>, mut stream: Stream) {
             listed.goes_to(destination);
             access.hears(destination);
         },
+        joined: &|reached| {
+            if let Some(guest) = guest {
+                guest.bound.reaches(reached);
+            }
+        },
         silence: &shared.silence,
     };
+    let most = client.as_ref().and_then(|client| client.connections).map(NonZeroU32::get);
+    let mut metered = Metered::new(stream, tally);
     let outcome = match request {
-        Ok(asked) => serve(&mut stream, asked, &shared.service(), as_seen).await,
         Err(error) => Err(error),
+        Ok(asked) => match guest.map(|guest| guest.tally.serves(most)) {
+            Some(None) => {
+                shared.running.clients().refuses("too-many");
+                turn_away(&mut metered, asked).await
+            }
+            // It counts until its end.
+            place @ (None | Some(Some(_))) => {
+                let outcome = serve(&mut metered, asked, &shared.service(), as_seen).await;
+                drop(place);
+                outcome
+            }
+        },
     };
     listed.ends(end_of(&outcome));
-    let name = name_of(client.as_ref(), stream.peer_identity());
-    log_end(&shared, &mut access, outcome, (from, &name, started.elapsed()));
+    let name = name_of(client.as_deref(), stream.peer_identity());
+    log_end(shared, access, outcome, (from, &name, started.elapsed()));
     if let Some(status) = stream.status() {
         let mut reporter = shared.reporter.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = reporter.report(&shared.host, &listed.about(), &status) {

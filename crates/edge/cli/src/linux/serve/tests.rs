@@ -61,7 +61,7 @@ fn a_server_is_open_to_every_client_only_where_that_was_asked_for_by_name() {
     let is_open = |words: &str| {
         let serve = parse(words).expect(words);
         let asked = (serve.anyone, protection::requires_sealing(&serve.options));
-        door::clients(&store, asked).map(|clients| clients.is_none()).ok()
+        door::clients(&store, asked, &[]).map(|clients| clients.is_none()).ok()
     };
     let expect = |what: &str| {
         for service in ["--proxy --allow *:*", "--forward h:1"] {
