@@ -17,7 +17,7 @@ use plait_proxy::convert::Instance;
 
 pub(crate) use self::clients::Tallies;
 #[cfg(target_os = "linux")]
-pub(crate) use self::clients::{Open, Tally};
+pub(crate) use self::clients::{Carried, Open, Tally};
 use self::recent::Recent;
 pub(crate) use self::recent::{End, Event, Level, Message};
 #[cfg(target_os = "linux")]

@@ -85,6 +85,8 @@ impl Scene {
             "--path",
             "lo",
             "-v",
+            "--accounts",
+            "state/accounts.json",
         ];
         let command = plait(directory.path(), "server", &words);
         let mut serve = start(directory.path(), "serve", command);
@@ -174,7 +176,7 @@ fn clients_of_the_configuration_and_of_the_file_have_limits_and_lose_their_conne
         format!("[[serve.client]]\nname = \"ada\"\nkey = \"{ada}\"\nconnections = 2\n{more}\n")
     };
     let mut keys = [String::new(), String::new()];
-    let scene = Scene::new(|directory, _| {
+    let mut scene = Scene::new(|directory, _| {
         keys = ["ada", "eve"].map(|name| public(directory, name));
         key(directory, "server", &["authorize", &keys[1], "eve"]);
         table(&keys[0], "")
@@ -218,6 +220,17 @@ fn clients_of_the_configuration_and_of_the_file_have_limits_and_lose_their_conne
     fs::write(scene.path().join("gw.toml"), table(&keys[0], "")).expect("written");
     scene.reload();
     until("the rules as they were", || ada.reaches());
+
+    // The accounts have what the status had, also of the client that is gone.
+    let carried = scene.told("eve")["bytes_received"].as_u64();
+    assert!(scene.serve.stop(TIMEOUT).expect("it ends").success());
+    let accounts = fs::read_to_string(scene.path().join("state/accounts.json")).expect("written");
+    let accounts: Value = serde_json::from_str(&accounts).expect("JSON");
+    let clients = accounts["clients"].as_object().expect("clients");
+    let of_eve = clients.values().find(|client| client["name"] == "eve").expect("an account");
+    let months = of_eve["months"].as_object().expect("months");
+    let received: u64 = months.values().filter_map(|month| month["received"].as_u64()).sum();
+    assert_eq!((Some(received), clients.len()), (carried, 2), "{accounts}");
 }
 
 #[test]

@@ -1,7 +1,13 @@
 //! The options of `serve` about single clients.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use clap::Args;
 use plait_proxy::clients::{AuthorizedClient, twins};
+
+use crate::linux::accounts::Accounting;
+use crate::running::Tallies;
 
 #[derive(Debug, Args)]
 pub(crate) struct GuestOptions {
@@ -9,9 +15,18 @@ pub(crate) struct GuestOptions {
     /// plait-ed25519 KEY NAME (repeatable; in a file, [[serve.client]]; in a variable, between semicolons).
     #[arg(long, value_name = "CLIENT", value_parser = client, conflicts_with = "anyone")]
     pub(crate) client: Vec<AuthorizedClient>,
+    /// Add the connections and bytes of each client and month to FILE (JSON, docs/use.md). A name alone is in the directory of state,
+    /// /var/lib/plait for root.
+    #[arg(long, value_name = "FILE", conflicts_with = "anyone")]
+    pub(crate) accounts: Option<PathBuf>,
 }
 
 impl GuestOptions {
+    /// The writer of accounts, if they are kept.
+    pub(crate) fn accounting(&self, tallies: &Arc<Tallies>) -> Option<Accounting> {
+        self.accounts.as_ref().map(|file| Accounting::open(file, Arc::clone(tallies)))
+    }
+
     /// Two clients that cannot be told apart.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let (first, second, what) = twins(&self.client).into_iter().next()?;

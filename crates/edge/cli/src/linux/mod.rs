@@ -1,6 +1,7 @@
 //! Linux: all commands, and the kernel interfaces behind the commands of every system.
 
 mod access;
+mod accounts;
 mod announcement;
 pub(crate) mod arguments;
 mod asking;

@@ -20,7 +20,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use plait_console::prerequisite::Found;
 
 use crate::configuration::InEffect;
-use crate::linux::{directory, usage};
+use crate::linux::{accounts, directory, usage};
 use crate::options::Options;
 use crate::protection;
 
@@ -97,11 +97,13 @@ pub(crate) fn enter(
     deny_calls().context("cannot enter the sandbox of seccomp (fix: --no-sandbox)")
 }
 
-/// The directories of this process itself: of its control socket, and of volumes.
+/// The directories of this process itself: of its control socket, of volumes, and of accounts.
 fn own_directories(in_effect: &InEffect) -> Vec<PathBuf> {
     let has_caps = in_effect.contains_key("cap");
     let state = has_caps.then(usage::directory);
-    [directory::own()].into_iter().chain(state).collect()
+    let accounts =
+        in_effect.get("accounts").into_iter().flatten().map(|file| parent(&accounts::place(Path::new(file))));
+    [directory::own()].into_iter().chain(state).chain(accounts).collect()
 }
 
 impl Places {

@@ -210,6 +210,8 @@ impl Serve {
         // Both end with this function.
         let (mut kept, mut supervised) = (JoinSet::new(), supervision::Service::new(&shared.running));
         kept.spawn(Arc::clone(&shared.door).keep());
+        let accounting = self.guests.accounting(shared.running.clients());
+        accounting.map(|accounting| kept.spawn(accounting.keep()));
         renewal.map(|renewal| kept.spawn(renewal.keep(shared.running.clone(), supervised.reloads())));
         let (changed, reload) = (Arc::clone(&shared), shared.running.reload().clone());
         let apply = async move |option: &str, new: &Command| changed.apply(option, new).await;

@@ -97,6 +97,12 @@ impl Tallies {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What each client has carried, with its name.
+    pub(crate) fn carried(&self) -> Vec<(Fingerprint, String, Carried)> {
+        let of = |tally: &Arc<Tally>| (tally.key, tally.name(), tally.carried());
+        self.clients().values().map(of).collect()
+    }
+
     /// The clients: those with connections first, then by the bytes that they have carried; and the number of all.
     pub(crate) fn reports(&self) -> (Vec<ClientReport>, usize) {
         let mut reports: Vec<_> = self.clients().values().map(|tally| tally.report()).collect();
