@@ -307,7 +307,11 @@ impl KnownPeers {
         KnownPeersError::Write { file: self.file.clone(), source }
     }
 
-    fn parse(&self, text: &str) -> Result<Vec<KnownPeer>, KnownPeersError> {
+    /// Those in a text that such a file may have.
+    ///
+    /// # Errors
+    /// A line is malformed.
+    pub fn parse(&self, text: &str) -> Result<Vec<KnownPeer>, KnownPeersError> {
         let mut peers = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let mut words = words(text);
