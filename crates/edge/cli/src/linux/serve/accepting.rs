@@ -108,10 +108,10 @@ impl Accepting {
         tracing::info!(connections = self.flows.len(), "draining");
         let mut event = pin!(successor.event());
         loop {
-            if self.flows.is_empty() && Instant::now() >= openings {
-                return Drained::All;
-            }
+            let is_quiet = self.flows.is_empty() && Instant::now() >= openings;
             tokio::select! {
+                // What was written last is delivered.
+                () = shared.host.drained(), if is_quiet => return Drained::All,
                 Some(_) = self.flows.join_next() => {}
                 event = &mut event => return match event {
                     Event::Stops => Drained::Stopped,
