@@ -221,3 +221,33 @@ proptest! {
         prop_assert!(found.len() <= bytes.len().div_ceil(stride.max(1)));
     }
 }
+
+#[test]
+fn a_datagram_beside_the_stream_is_told_from_segments_before_trains_are_merged() {
+    let beside = |first: u8| [&[first][..], &[7; 111]].concat();
+    let sent = Segment::datagram(address("192.0.2.1:49153"), address("192.0.2.2:7443"), 2, beside(4).into());
+    let mut written = Datagrams::default();
+    written.write(&sent);
+    assert_eq!((written.bytes(), written.size()), (&beside(4)[..], 112));
+    let whole = datagram(&sent);
+    let (source, destination) = (sent.source.ip(), sent.destination.ip());
+    assert_eq!(parse_datagram(source, destination, 2, &whole.into()), Ok(sent.clone()));
+
+    // Receive offload has merged what has one length, of whatever kind.
+    let payload = [1; 200];
+    let train = segment(ACK_PSH, &[], &payload, 100);
+    let mut merged = Vec::new();
+    for (number, part) in train.split().enumerate() {
+        let mut one = Datagrams::default();
+        one.write(&part);
+        merged.extend_from_slice(one.bytes());
+        merged.extend(beside(4 + number as u8));
+    }
+    let found = taken_apart(&merged, 112);
+    let are_beside: Vec<_> = found.iter().flatten().map(Segment::is_datagram).collect();
+    assert_eq!(are_beside, [false, true, false, true]);
+    assert_eq!(found[1], Ok(sent));
+    for first in [0x00, 0x03, 0x10, 0x4f] {
+        assert!(taken_apart(&beside(first), 112)[0].is_err(), "{first:02x} is neither");
+    }
+}
