@@ -33,6 +33,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
             "policy",
             "allow_plain",
             "handshake",
+            "ciphers",
             "require_paths",
             "require_pq",
             "accept_new",
@@ -78,7 +79,7 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 12] = [
+const RARE: [&str; 13] = [
     "max_half_open",
     "max_handshakes",
     "max_per_network",
@@ -90,6 +91,7 @@ const RARE: [&str; 12] = [
     "marks",
     "never",
     "portal_probe",
+    "server_choice",
     "users",
 ];
 

@@ -126,7 +126,9 @@ mod tests {
     }
 
     /// What may be in the place of a state file, and whether it is put aside.
-    const BAD: [(&str, fn(&Path), bool); 10] = [
+    /// Makes a bad file of a path.
+    type Spoil = fn(&Path);
+    const BAD: [(&str, Spoil, bool); 10] = [
         ("empty", |file| fs::write(file, "").expect("written"), true),
         ("cut", |file| fs::write(file, "{\"a\": 1").expect("written"), true),
         ("of another form", |file| fs::write(file, "{\"a\": -1}").expect("written"), true),
