@@ -316,10 +316,14 @@ impl KnownPeers {
         for (line, text) in (1..).zip(text.lines()) {
             let mut words = words(text);
             let Some(authority) = words.next() else { continue };
-            let Some(Ok(fingerprint)) = words.next().map(str::parse) else {
-                return Err(KnownPeersError::Line { file: self.file.clone(), line });
-            };
+            let wrong = || KnownPeersError::Line { file: self.file.clone(), line };
+            let Some(Ok(fingerprint)) = words.next().map(str::parse) else { return Err(wrong()) };
             let mut rest: Vec<_> = words.collect();
+            // They would reach a terminal with the list of servers.
+            let is_unseen = |letter: char| letter.is_control() || letter.is_whitespace();
+            if [authority].iter().chain(&rest).any(|word| word.contains(is_unseen)) {
+                return Err(wrong());
+            }
             let names = rest.last().and_then(|word| NameBasis::of_word(word.strip_prefix(NAMES)?));
             if names.is_some() {
                 rest.pop();
