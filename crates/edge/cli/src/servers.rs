@@ -66,6 +66,8 @@ struct Server {
     line: OnceLock<Arc<Line>>,
     /// Held by the first contact.
     reaching: tokio::sync::Mutex<()>,
+    /// The last warning about it: each request may try it again.
+    told: Mutex<String>,
 }
 
 /// The failure of a server.
@@ -88,6 +90,7 @@ impl Servers {
             found: found.next().unwrap_or_default(),
             line: OnceLock::new(),
             reaching: tokio::sync::Mutex::default(),
+            told: Mutex::default(),
         };
         let all = towards.servers().iter().map(server).collect();
         Self {
@@ -209,9 +212,14 @@ impl Servers {
 
     /// A server that is away is silent; a wrong key or a refusal is worth a line, although another server may be used.
     fn warn(&self, index: usize, unreached: &Unreached) {
-        if self.all.len() > 1 && !unreached.is_away() {
-            let name = self.all[index].url.authority();
-            say(&format!("warning: the server {name} cannot be used: {}", unreached.reason()));
+        if self.all.len() <= 1 || unreached.is_away() {
+            return;
+        }
+        let (server, reason) = (&self.all[index], unreached.reason());
+        let mut told = server.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != reason {
+            say(&format!("warning: the server {} cannot be used: {reason}", server.url.authority()));
+            *told = reason;
         }
     }
 
