@@ -282,7 +282,7 @@ pub(crate) fn sha256(file: &Path) -> String {
     text.split_whitespace().next().expect("a digest").to_owned()
 }
 
-pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
