@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use plait_lab::Program;
 use serde_json::Value;
-use support::{PLAIT, SERVER, TIMEOUT, World, sha256, slow_down, until};
+use support::{PLAIT, SERVER, TIMEOUT, World, sha256, slow_down, until, until_or_tell};
 
 /// A server that was started by `plait upgrade`: no child of the test.
 struct Upgraded(u32);
@@ -165,7 +165,14 @@ fn crosses(carrier: &str) {
     world.client.ip("link set wan1 down").expect("it is there");
     until("the end of the first subflow", || open_subflows("wan1") == 0);
     let before = moved("wan2");
-    until("more over the new subflow", || moved("wan2") > before + 1_000_000);
+    until_or_tell(
+        "more over the new subflow",
+        || moved("wan2") > before + 1_000_000,
+        || {
+            let both = [pid, old].map(|pid| said(&plait(&world, &["status", "--json", &pid.to_string()])));
+            format!("{}\n{}", both.join("\n"), world.serve_log())
+        },
+    );
     fs::write(world.file("stop"), "").expect("written");
     assert!(pump.wait(TIMEOUT).expect("an end").success(), "{}\n{}", pump.errors(), world.serve_log());
     world.client.ip("link set wan1 up").expect("it is there");

@@ -282,10 +282,15 @@ pub(crate) fn sha256(file: &Path) -> String {
     text.split_whitespace().next().expect("a digest").to_owned()
 }
 
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_or_tell(what, is_so, String::new);
+}
+
+/// Waits, and tells what it was like if that lasts too long.
+pub(crate) fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
+        assert!(started.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}\n{}", told());
         thread::sleep(Duration::from_millis(20));
     }
 }
