@@ -116,6 +116,25 @@ fn a_datagram_around_a_key_update_is_opened_under_its_own_keys() {
 }
 
 #[test]
+fn a_datagram_of_the_generation_before_the_previous_one_is_none_of_the_previous_one() {
+    let (mut sealer, _, mut opener) = ends(Suite::Aes128Gcm);
+    let first: Vec<_> = (0..2).map(|_| sealed(&mut sealer, &head(0), b"old")).collect();
+    let opens = |opener: &mut Opener, bytes: &BytesMut| {
+        opener.open_datagram(SUBFLOW, bytes.clone()).map(|(generation, _)| generation)
+    };
+    assert_eq!(opens(&mut opener, &first[0]), Ok(0));
+    update(&mut sealer, &mut opener);
+    // The first block of generation 2 overtakes the last one of generation 1.
+    sealer.update_keys(Instant::ZERO + Duration::from_secs(2)).expect("nothing is in flight");
+    let mut block = sealer.seal(Kind::Data, BlockBuffer::from(&b"x"[..])).expect("new keys");
+    let options = ProtectedOptions::NONE;
+    let context = OptionContext { subflow: SUBFLOW, offset: 1, data_ack: None, data_fin: false, options };
+    let bytes = sealer.transmit(&mut block, &context).expect("its keys are kept").bytes;
+    opener.open(block.dsn(), &context, bytes).expect("it is the peer's");
+    assert_eq!((opener.generation(), opens(&mut opener, &first[1])), (2, Ok(0)));
+}
+
+#[test]
 fn no_datagram_can_be_taken_for_stun() {
     let (mut sealer, _, mut opener) = ends(Suite::Aes128Gcm);
     // The flow completes the cookie if the counter ends with its first half.

@@ -72,6 +72,7 @@ impl Generation {
     /// Returns the rest after all its blocks have arrived: keys for tags that are still in flight.
     pub(super) fn retire(self) -> RetiredGeneration {
         RetiredGeneration {
+            number: self.number,
             wire: self.wire(),
             option_keys: self.option_keys,
             datagram_keys: self.datagram_keys,
@@ -95,6 +96,7 @@ impl Generation {
 
 /// A generation whose blocks have all arrived. No block opens with it.
 pub(super) struct RetiredGeneration {
+    number: u64,
     wire: u8,
     option_keys: Vec<(SubflowTag, OptionKey)>,
     datagram_keys: DatagramKeys,
@@ -107,9 +109,10 @@ impl RetiredGeneration {
         Some(&key.1)
     }
 
-    /// The key for datagrams of a subflow that had one, if these six bits mean this generation.
-    pub(super) fn datagram_key(&self, wire: u8, subflow: SubflowTag) -> Option<&BlockKey> {
-        self.datagram_keys.get(subflow).filter(|_| self.wire == wire)
+    /// The number of the generation, and its key for datagrams of a subflow that had one, if these six bits mean this generation.
+    pub(super) fn datagram_key(&self, wire: u8, subflow: SubflowTag) -> Option<(u64, &BlockKey)> {
+        let key = self.datagram_keys.get(subflow).filter(|_| self.wire == wire)?;
+        Some((self.number, key))
     }
 
     pub(super) fn forget_subflow(&mut self, subflow: SubflowTag) {

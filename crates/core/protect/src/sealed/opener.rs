@@ -241,8 +241,7 @@ impl Opener {
             }
             None => {
                 let key = self.retired.as_ref().and_then(|retired| retired.datagram_key(wire, subflow));
-                let number = self.current.number().saturating_sub(1);
-                let key = key.ok_or(DatagramError::Generation)?;
+                let (number, key) = key.ok_or(DatagramError::Generation)?;
                 claimed.open(key, counter, bytes).map(|it| (number, it))
             }
         };
