@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::dial::Towards;
 use crate::exit;
-use crate::late_dial::{LateDial, TowardsLater};
+use crate::late_dial::{LateDial, TowardsLater, is_away};
 use crate::listening::Passed;
 use crate::output::say;
 use crate::reload::Reload;
@@ -73,7 +73,7 @@ impl Forward {
         let running = Running::new("forward", what.join(", "), reload);
         let mut service = Service::new(&running);
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(running) => opened?,
+            opened = self.server.open(running, is_away) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         let room = Arc::new(Semaphore::new(MAX_CLIENTS));

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::dial::{Dial, Towards, Watched};
 use crate::output::say;
+use crate::protection::WrongPeer;
 use crate::running::Running;
 use crate::system::{self, service};
 
@@ -29,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct TowardsLater {
     /// Listen at once, also while the server cannot be reached or its name is unknown, as on a machine that starts without a network. Until
     /// the server answers, clients are refused (SOCKS reply 3, or a reset). Attempts are repeated after 1 to 30 seconds, and when the network
-    /// changes. A wrong key, a refusal or a missing privilege still ends the program. Without this option, each failure at the start ends the
+    /// changes. A wrong key (except for up), a refusal or a missing privilege still ends the program. Without this option, each failure at the start ends the
     /// program, so that a script learns of it. A service manager that sets NOTIFY_SOCKET, as systemd does, has this option set.
     #[arg(long)]
     wait: bool,
@@ -47,8 +48,13 @@ pub(crate) struct LateDial {
 pub(crate) type Reaching = Pin<Box<dyn Future<Output = anyhow::Error>>>;
 
 impl TowardsLater {
-    /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end.
-    pub(crate) async fn open(self, running: Running) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
+    /// Opens the connection to the server. With `--wait` it is opened by the returned future, which must be polled until the end. It tries
+    /// again after errors that `is_waited_out` names.
+    pub(crate) async fn open(
+        self,
+        running: Running,
+        is_waited_out: fn(&anyhow::Error) -> bool,
+    ) -> anyhow::Result<(Arc<LateDial>, Reaching)> {
         let late = Arc::new(LateDial { dial: OnceLock::new(), silence: self.towards.silence_limit() });
         let towards = Arc::new(self.towards);
         if !self.wait && !service::is_supervised() {
@@ -57,7 +63,7 @@ impl TowardsLater {
         }
         let found = Arc::clone(&late);
         let reaching = async move {
-            match reach(&towards, running).await {
+            match reach(&towards, running, is_waited_out).await {
                 Ok(dial) => found.is_open(dial),
                 Err(error) => return error,
             }
@@ -70,8 +76,12 @@ impl TowardsLater {
 /// Tries until the server answers.
 ///
 /// # Errors
-/// The first that time does not mend.
-async fn reach(towards: &Arc<Towards>, running: Running) -> anyhow::Result<Dial> {
+/// The first that is not waited out.
+async fn reach(
+    towards: &Arc<Towards>,
+    running: Running,
+    is_waited_out: fn(&anyhow::Error) -> bool,
+) -> anyhow::Result<Dial> {
     let what = running.what();
     let mut pause = SHORTEST_PAUSE;
     let mut told = String::new();
@@ -83,13 +93,15 @@ async fn reach(towards: &Arc<Towards>, running: Running) -> anyhow::Result<Dial>
                 say(&format!("the server answers; the paths are {}", dial.devices().join(", ")));
                 return Ok(dial);
             }
-            Err(error) if is_away(&error) => error,
+            Err(error) if is_waited_out(&error) => error,
             Err(error) => return Err(error),
         };
         running.is_now(what.clone());
-        let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
+        let text = format!("{error:#}");
+        let why = text.lines().next().unwrap_or_default().to_owned();
         if why != told {
-            say(&format!("waiting for the server: {why}"));
+            // A wrong key has a fix.
+            say(&format!("waiting for the server: {}", if is_away(&error) { &why } else { &text }));
             running.waits(Some(why.clone()));
             told = why;
         }
@@ -122,7 +134,24 @@ pub(crate) fn is_away(error: &anyhow::Error) -> bool {
     kind.is_some_and(may_return)
 }
 
-/// The same for one kind of error.
+/// Whether another host of the network may be the cause: the server is away, or another host answers in its place, or one strips options.
+pub(crate) fn may_be_the_network(error: &anyhow::Error) -> bool {
+    let is_attack = |kind| {
+        matches!(
+            kind,
+            ErrorKind::NotProtected
+                | ErrorKind::NotAuthenticated
+                | ErrorKind::CertificateDates
+                | ErrorKind::PerhapsDelivered
+                | ErrorKind::Corrupted
+        )
+    };
+    let mut by_plait = error.chain().filter_map(|cause| cause.downcast_ref::<plait::Error>());
+    let is_wrong = error.chain().any(|cause| cause.is::<WrongPeer>());
+    is_away(error) || is_wrong || by_plait.any(|error| is_attack(error.kind()))
+}
+
+/// The same as [`is_away`] for one kind of error.
 pub(crate) fn may_return(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -199,7 +228,6 @@ impl Dialer for LateDial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protection::WrongPeer;
     use anyhow::Context;
 
     #[test]
@@ -215,6 +243,9 @@ mod tests {
             &anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut)).context("no greeting")
         ));
         assert!(!is_away(&failed(io::ErrorKind::PermissionDenied)));
-        assert!(!is_away(&WrongPeer("another key".to_owned()).into()));
+        let wrong = WrongPeer("another key".to_owned()).into();
+        assert!(!is_away(&wrong) && may_be_the_network(&wrong));
+        assert!(may_be_the_network(&failed(io::ErrorKind::TimedOut)));
+        assert!(!may_be_the_network(&anyhow::anyhow!("options that contradict each other")));
     }
 }

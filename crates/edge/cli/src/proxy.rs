@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::dial::Towards;
 use crate::exit;
-use crate::late_dial::{LateDial, TowardsLater};
+use crate::late_dial::{LateDial, TowardsLater, is_away};
 use crate::listening::{Passed, accept};
 use crate::output::say;
 use crate::reload::Reload;
@@ -81,7 +81,7 @@ impl Proxy {
         let running = Running::new("proxy", what.clone(), reload);
         let mut service = Service::new(&running);
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(running) => opened?,
+            opened = self.server.open(running, is_away) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         // For people, and for scripts that wait for it.

@@ -40,7 +40,7 @@ use self::rules::{Networks, OWN_MARK, Rules};
 use self::table::Table;
 use crate::dial::Towards;
 use crate::exit;
-use crate::late_dial::{LateDial, TowardsLater};
+use crate::late_dial::{LateDial, TowardsLater, may_be_the_network};
 use crate::linux::limits;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::service::Service;
@@ -109,7 +109,8 @@ impl Up {
             portals.spawn(portal::watch(page, running.clone(), ways));
         }
         let (dial, mut reaching) = tokio::select! {
-            opened = self.server.open(running) => opened?,
+            // Another host of the network must not be able to end the rules.
+            opened = self.server.open(running, may_be_the_network) => opened?,
             _ = &mut stopped => return Ok(()),
         };
         say("from now on, the connections and the DNS of this host go through the server or nowhere");
