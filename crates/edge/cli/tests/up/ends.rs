@@ -1,11 +1,14 @@
 //! The end of `plait up`: in order, by a crash, and without a server.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
+use plait_netns::Namespace;
 
 use super::house::House;
-use super::support::{NAME, SERVER, TIMEOUT, until};
+use super::support::{NAME, PLAIT, SERVER, TIMEOUT, until};
 
 fn text(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -104,3 +107,27 @@ fn without_a_server_or_with_another_one_in_its_place_nothing_leaves() {
     assert_eq!(house.traces(), before);
     until("clear", || house.gets_page(SERVER, "5"));
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_of_another_user_does_not_pass_for_plait_up() {
+    let (scratch, namespace) =
+        (tempfile::tempdir().expect("a directory"), Namespace::named("up_eve").expect("root may"));
+    fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).expect("ours");
+    let program = scratch.path().join("plait-of-eve");
+    fs::copy("/bin/sh", &program).expect("every system has one");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(&program).args(["-c", "read line", "up"]).stdin(Stdio::piped());
+    let mut eve = namespace.spawn(&mut command).expect("started");
+    until("its name", || fs::read_link(format!("/proc/{}/exe", eve.id())).is_ok_and(|exe| exe == program));
+    // After a crash, the program has come to have the number of plait.
+    namespace.run("nft", "add table inet plait-up").expect("nft works");
+    namespace.run("nft", &format!("add chain inet plait-up process-{}", eve.id())).expect("nft works");
+    let cleanup = namespace.enter(|| Command::new(PLAIT).arg("cleanup").output());
+    let cleanup = cleanup.expect("entered").expect("built");
+    eve.kill().expect("it runs");
+    eve.wait().expect("it ends");
+    assert!(text(&cleanup).contains("removed: table inet plait-up\n"), "{}", text(&cleanup));
+}
+

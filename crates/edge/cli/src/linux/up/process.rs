@@ -8,6 +8,9 @@ use std::path::PathBuf;
 use super::rules::{PROCESS, TABLE};
 use super::table::list;
 
+/// CAP_NET_ADMIN in the sets of `/proc/PID/status` (linux/capability.h).
+const NET_ADMIN: u64 = 1 << 12;
+
 /// What the rules say.
 #[derive(Debug)]
 pub(super) enum State {
@@ -37,12 +40,22 @@ fn process_in(table: &str) -> Option<u32> {
     })
 }
 
-/// Whether the process is a `plait up` in this network namespace: numbers of processes come back.
+/// Whether the process is a `plait up` in this network namespace: numbers of processes come back, also to other users.
 pub(super) fn is_up(pid: u32) -> bool {
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     words(pid).iter().any(|word| word == "up")
         && network(&pid.to_string()) == network("self")
         && is_plait(pid)
+        && may_have_put_rules(pid)
+}
+
+/// Whether the process may change the rules of this network: another user can give any program the name and the words of plait.
+fn may_have_put_rules(pid: u32) -> bool {
+    let users = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    effective.is_some_and(|set| set & NET_ADMIN != 0) && users(&pid.to_string()) == users("self")
 }
 
 /// The words of its command line.
