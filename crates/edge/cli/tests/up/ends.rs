@@ -131,3 +131,20 @@ fn a_program_of_another_user_does_not_pass_for_plait_up() {
     assert!(text(&cleanup).contains("removed: table inet plait-up\n"), "{}", text(&cleanup));
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_host_that_lets_each_user_open_low_ports_is_warned_about() {
+    let (scratch, namespace) =
+        (tempfile::tempdir().expect("a directory"), Namespace::named("up_ports").expect("root may"));
+    let start = || {
+        let mut command = Command::new(PLAIT);
+        command.args(["up", "-s", "192.0.2.1:7443", "--accept-new", "--connect-timeout", "1", "--keys", "k"]);
+        namespace.enter(|| command.current_dir(scratch.path()).output()).expect("entered").expect("built")
+    };
+    for (first, is_warned) in [(1024, false), (80, true)] {
+        namespace.set_sysctl("net.ipv4.ip_unprivileged_port_start", first).expect("set");
+        let said = text(&start());
+        assert_eq!(said.contains("ip_unprivileged_port_start=1024"), is_warned, "{first}: {said}");
+    }
+}
+
