@@ -148,3 +148,44 @@ fn a_host_that_lets_each_user_open_low_ports_is_warned_about() {
     }
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_second_table_that_cannot_be_put_for_a_while_is_missed_and_put_later() {
+    let house = House::new("up_held");
+    let (broken, bin) = (house.world.file("broken"), house.world.file("bin"));
+    fs::create_dir(&bin).expect("made");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --interactive ] && [ -e {} ] && exit 1\nPATH=${{PATH#*:}} exec nft \"$@\"\n",
+        broken.display()
+    );
+    fs::write(bin.join("nft"), script).expect("written");
+    fs::set_permissions(bin.join("nft"), Permissions::from_mode(0o755)).expect("ours");
+    let mut command = house.command(&["up", "-s", &house.world.url, "--keys", "client", "--accept-new"]);
+    let path = std::env::var("PATH").expect("text");
+    command.args(["--path", "wan1", "--carrier", "udp"]).env("PATH", format!("{}:{path}", bin.display()));
+    let mut up = house.world.start(&house.world.client, "up", command);
+    up.wait_for_line("go through the server", TIMEOUT).expect("it carries");
+    let has_held =
+        || house.world.client.run("nft", "list tables").expect("nft works").contains("plait-up-held");
+    assert!(has_held());
+    fs::write(&broken, "").expect("written");
+    let holder = holder_of(up.pid());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(holder), Signal::SIGKILL).expect("it runs");
+    up.wait_for_line("until the second table of rules is there again", TIMEOUT).expect("a warning");
+    assert!(!has_held());
+    fs::remove_file(&broken).expect("there");
+    until("the second table", has_held);
+}
+
+/// The process of `nft` that holds the second table of this `plait up`.
+fn holder_of(pid: u32) -> i32 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let children = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let children: Vec<_> =
+        children.flat_map(|all| all.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let holds = |child: &&String| {
+        fs::read_to_string(format!("/proc/{child}/cmdline"))
+            .is_ok_and(|words| words.contains("--interactive"))
+    };
+    children.iter().find(holds).and_then(|child| child.parse().ok()).expect("a holder")
+}

@@ -75,7 +75,7 @@ impl House {
     }
 
     /// A `plait` command of the host, with its `resolv.conf`.
-    fn command(&self, words: &[&str]) -> Command {
+    pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = with_resolv_conf(PLAIT);
         command.args(words).current_dir(&self.world.directory);
         command

@@ -71,8 +71,18 @@ impl Table {
                 "a program that flushes all rules of nftables opens this host for a moment: {error:#}"
             );
         });
-        let mut keeper =
-            Keeper { rules, whole, held: held.ok(), announcements, network: network(), has_failed: false };
+        let (held, network) = (held.ok(), network());
+        let can_hold = held.is_some();
+        let mut keeper = Keeper {
+            rules,
+            whole,
+            held,
+            can_hold,
+            announcements,
+            network,
+            has_failed: false,
+            is_told: false,
+        };
         let keeper = thread::Builder::new().name("rules".to_owned()).spawn(move || keeper.run(&woken));
         match keeper {
             Ok(keeper) => Ok(Self { wake, keeper: Some(keeper) }),
@@ -106,9 +116,13 @@ struct Keeper {
     /// The first table as `nft` lists it.
     whole: Option<String>,
     held: Option<Held>,
+    /// Whether the second table was there: then it is put again until it is there.
+    can_hold: bool,
     announcements: Announcements,
     network: String,
     has_failed: bool,
+    /// Whether a failure of the second table was reported.
+    is_told: bool,
 }
 
 impl Keeper {
@@ -132,6 +146,8 @@ impl Keeper {
                 self.put("another program has changed the rules of plait up");
             } else if self.held.as_mut().is_some_and(|held| !held.is_there()) {
                 self.put("another program has ended the process that holds rules of plait up");
+            } else if self.can_hold && self.held.is_none() {
+                self.hold();
             }
         }
     }
@@ -147,7 +163,8 @@ impl Keeper {
             && let Err(error) = held.put(&self.rules)
         {
             tracing::debug!("the second table: {error:#}");
-            self.held = Held::start(&self.rules).ok();
+            self.held = None;
+            self.hold();
         }
         match nft(&self.rules.script(id())) {
             Ok(()) => {
@@ -162,6 +179,23 @@ impl Keeper {
             Err(_) => {}
         }
         self.whole = list(TABLE);
+    }
+}
+
+impl Keeper {
+    /// Puts the second table again.
+    fn hold(&mut self) {
+        match Held::start(&self.rules) {
+            Ok(held) => (self.held, self.is_told) = (Some(held), false),
+            Err(error) if !self.is_told => {
+                self.is_told = true;
+                say(&format!(
+                    "warning: until the second table of rules is there again, a program that flushes all rules opens this host for a moment: \
+                     {error:#}"
+                ));
+            }
+            Err(_) => {}
+        }
     }
 }
 
