@@ -85,8 +85,6 @@ impl Scene {
             "--path",
             "lo",
             "-v",
-            "--accounts",
-            "state/accounts.json",
         ];
         let command = plait(directory.path(), "server", &words);
         let mut serve = start(directory.path(), "serve", command);
@@ -127,10 +125,14 @@ impl Scene {
         clients.find(|client| client["name"] == name).cloned().unwrap_or_default()
     }
 
-    fn reload(&self) {
+    fn reload_to(&self) -> Output {
         let words = ["reload", "--pid", &self.serve.pid().to_string()].map(str::to_owned);
         let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let output = plait(self.path(), "server", &words).output().expect("started");
+        plait(self.path(), "server", &words).output().expect("started")
+    }
+
+    fn reload(&self) {
+        let output = self.reload_to();
         assert!(output.status.success(), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("changed: client"), "{output:?}");
     }
@@ -173,7 +175,10 @@ fn said(output: &Output) -> String {
 #[test]
 fn clients_of_the_configuration_and_of_the_file_have_limits_and_lose_their_connections_with_their_line() {
     let table = |ada: &str, more: &str| {
-        format!("[[serve.client]]\nname = \"ada\"\nkey = \"{ada}\"\nconnections = 2\n{more}\n")
+        format!(
+            "[serve]\naccounts = \"state/accounts.json\"\n\
+             [[serve.client]]\nname = \"ada\"\nkey = \"{ada}\"\nconnections = 2\n{more}\n"
+        )
     };
     let mut keys = [String::new(), String::new()];
     let mut scene = Scene::new(|directory, _| {
@@ -220,6 +225,14 @@ fn clients_of_the_configuration_and_of_the_file_have_limits_and_lose_their_conne
     fs::write(scene.path().join("gw.toml"), table(&keys[0], "")).expect("written");
     scene.reload();
     until("the rules as they were", || ada.reaches());
+
+    // A door that opens at the restart is not shut before.
+    let mut open = ada.connect();
+    fs::write(scene.path().join("gw.toml"), "[serve]\nanyone = true\n").expect("written");
+    let output = scene.reload_to();
+    let waits = ["a restart is needed for", "anyone", "client"].map(|word| said(&output).contains(word));
+    assert!(waits == [true; 3] && !said(&output).contains("changed:"), "{output:?}");
+    assert!(is_alive(&mut open) && ada.reaches());
 
     // The accounts have what the status had, also of the client that is gone.
     let carried = scene.told("eve")["bytes_received"].as_u64();

@@ -120,11 +120,9 @@ impl Door {
         self.changes.subscribe()
     }
 
-    /// Replaces the clients of the configuration.
-    pub(crate) fn configure(&self, configured: Vec<AuthorizedClient>) {
-        if let Some(list) = &self.clients {
-            list.configure(configured);
-        }
+    /// Replaces the clients of the configuration. Returns `false` where every client is accepted: there is no list.
+    pub(crate) fn configure(&self, configured: Vec<AuthorizedClient>) -> bool {
+        self.clients.as_ref().map(|list| list.configure(configured)).is_some()
     }
 
     /// Reports changes of the list, and clients whose access ends. Never returns.

@@ -290,7 +290,8 @@ impl Shared {
             }
             "drain" => *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = new.farewell(),
             "half-closed-timeout" => self.silence.set(new.half_closed.duration()),
-            "client" => self.door.configure(new.guests.client.clone()),
+            // With --anyone there is no list, and one that goes with it waits for the restart.
+            "client" => return !new.anyone && self.door.configure(new.guests.client.clone()),
             "max-warm" => self.waiting.set_most(new.waiting.most()),
             "max-connections" => self.door.set_most(new.most_connections(limits::raise_open_files())),
             _ => return false,
