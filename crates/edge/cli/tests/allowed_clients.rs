@@ -13,6 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use plait_lab::{End, Program};
 use serde_json::Value;
 use support::{PLAIT, TIMEOUT, until};
@@ -30,6 +32,15 @@ struct Scene {
 struct Client {
     _program: Program,
     at: SocketAddr,
+}
+
+/// A server that `plait upgrade` has started: no child of the test.
+struct Upgraded(i32);
+
+impl Drop for Upgraded {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGTERM);
+    }
 }
 
 fn plait(directory: &Path, keys: &str, words: &[&str]) -> Command {
@@ -244,6 +255,26 @@ fn clients_of_the_configuration_and_of_the_file_have_limits_and_lose_their_conne
     let months = of_eve["months"].as_object().expect("months");
     let received: u64 = months.values().filter_map(|month| month["received"].as_u64()).sum();
     assert_eq!((Some(received), clients.len()), (carried, 2), "{accounts}");
+}
+
+#[test]
+fn a_client_that_has_left_the_configuration_before_an_upgrade_loses_its_connections() {
+    let mut ada = String::new();
+    let scene = Scene::new(|directory, _| {
+        ada = public(directory, "ada");
+        format!("[[serve.client]]\nname = \"ada\"\nkey = \"{ada}\"\n")
+    });
+    let client = scene.client("ada");
+    let mut open = client.connect();
+    fs::write(scene.path().join("gw.toml"), "").expect("written");
+    assert!(is_alive(&mut open), "nothing was read again");
+    let words = ["upgrade", "--json", &scene.serve.pid().to_string()].map(str::to_owned);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let output = plait(scene.path(), "server", &words).output().expect("started");
+    assert!(output.status.success(), "{output:?} {}", scene.serve.errors());
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let _new = Upgraded(i32::try_from(answer["pid"].as_i64().expect("a process")).expect("a number"));
+    end_of(&mut open);
 }
 
 #[test]

@@ -103,6 +103,9 @@ impl Accepting {
     ) -> Drained {
         shared.running.replaced(true);
         shared.waiting.pause(true);
+        // The successor has read the options as they are now. What they forbid since ends here as well.
+        let reload = shared.running.reload().clone();
+        tokio::spawn(async move { reload.ask().await });
         let begun = Instant::now();
         let (openings, limit) = (begun + OPENINGS, begun + of(&shared.upgrade_drain));
         tracing::info!(connections = self.flows.len(), "draining");
