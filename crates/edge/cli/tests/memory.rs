@@ -11,6 +11,7 @@ use std::process::{Command, ExitStatus};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use plait_lab::Program;
+use support::user::{User, place};
 use support::{PLAIT, World, until};
 
 /// Ends a program as a crash does.
@@ -60,4 +61,31 @@ fn memory_with_keys_is_locked_and_in_no_core_dump() {
     );
     assert!(other.core_dumped(), "this machine writes no core dumps, so nothing is shown here");
     assert!(!plait.core_dumped());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_starter_outside_of_the_sandbox_is_closed_to_the_user_of_the_server() {
+    let world = place("memory_starter");
+    let user = User::new("nobody", &world);
+    let words = ["serve", "--forward", "127.0.0.1:9", "--anyone", "--listen", "127.0.0.1:7142"];
+    let mut serve =
+        user.plait(&world, "serve", &[&words[..], &["--carrier", "udp", "--path", "lo"]].concat(), None);
+    let children = format!("/proc/{0}/task/{0}/children", serve.pid());
+    let starter = || fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
+    let is_named = |pid: &str| {
+        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"plait: starter"))
+    };
+    until("the starter", || is_named(&starter()));
+    serve.wait_for_output("plait://", support::TIMEOUT).expect("its address");
+    // What ptrace(2) would reach, /proc shows.
+    let shows = |pid: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--inh-caps=-all"]);
+        command.args(["--bounding-set=-all", "cat"]).arg(format!("/proc/{pid}/environ"));
+        command.output().expect("started").status.success()
+    };
+    assert!(shows("self"), "a process of this user that does not care");
+    assert!(!shows(&starter()), "{}", serve.errors());
+    let _ = fs::remove_dir_all(&world);
 }

@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::{Deserialize, Serialize};
 
 use super::{VARIABLE, line};
@@ -84,6 +85,8 @@ pub(super) fn start(far: &OwnedFd) -> anyhow::Result<u32> {
 pub(crate) fn run_if_starter() -> Option<ExitCode> {
     let mut words = std::env::args_os();
     (words.next()? == NAME).then(|| {
+        // It is outside of the sandbox, and the server has the same user: its memory is no way out, also without Landlock.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let _ = serve(words.collect());
         ExitCode::SUCCESS
     })
