@@ -310,6 +310,42 @@ fn as_long_as_another_plait_runs_what_one_leaves_behind_stays_closed() {
 
 #[test]
 #[ignore = "needs root"]
+fn what_a_killed_service_has_opened_stays_closed_when_root_cleans_up() {
+    let row = Row::new("service");
+    let before = row.traces();
+    let flood = Flood::start(&row);
+    // As in the units of systemd, its notes are in a directory of its own.
+    let notes = row.directory.join("notes");
+    std::fs::create_dir_all(&notes).expect("made");
+    std::fs::create_dir_all("/run/plait").expect("made");
+    let service = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", "mount --bind notes /run/plait && exec \"$@\"", "sh", PLAIT]);
+        command.args("listen 7001 --echo -p ha -p hb --keys middle".split(' '));
+        let mut service = row.start(&row.middle, command);
+        service.wait_for_line("listening on port 7001", TIMEOUT).expect("it listens");
+        until("forwarding", || row.setting("ipv4/conf/ha/forwarding") == "1");
+        service
+    };
+    let mut killed = service();
+    killed.signal(Signal::SIGKILL);
+    killed.wait(TIMEOUT).expect("an end");
+    let mut cleanup = Command::new(PLAIT);
+    let cleanup = row.middle.enter(|| cleanup.arg("cleanup").output()).expect("entered").expect("built");
+    assert!(cleanup.status.success(), "{cleanup:?}");
+    let said = String::from_utf8_lossy(&cleanup.stderr).into_owned();
+    assert!(said.contains("they stay closed until it has started and ended"), "{said}");
+    row.probe();
+    assert_eq!(row.crossed(), [0, 0]);
+    service().stop(TIMEOUT).expect("an end");
+    row.probe();
+    drop(flood);
+    assert_eq!(row.crossed(), [0, 0]);
+    assert_eq!(row.traces(), before);
+}
+
+#[test]
+#[ignore = "needs root"]
 fn what_was_forwarded_before_is_forwarded_all_the_time() {
     let row = Row::new("router");
     for setting in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.all.rp_filter"] {

@@ -164,6 +164,21 @@ impl Guard {
     }
 }
 
+/// Whether a device that is closed still forwards: another plait has switched that on, and has its notes elsewhere. For a service of systemd,
+/// `/run/plait` is a directory of its own.
+pub(super) fn is_needed(journal: &Journal) -> bool {
+    let is_on = |setting: &str| journal.value(setting).as_deref() == Some("1");
+    let forwards = |family: Family, selector: &str| match (selector.strip_prefix("iif "), family) {
+        (None, _) => is_on(ALL_V6),
+        (Some(device), Family::V4) => is_on(&setting(device, V4)),
+        (Some(device), Family::V6) => is_on(&setting(device, V6)),
+    };
+    // Without an answer they stay closed.
+    Family::BOTH.into_iter().any(|family| {
+        rules(family).map_or(true, |closed| closed.iter().any(|selector| forwards(family, selector)))
+    })
+}
+
 /// Removes the guard: nothing forwards any more that did not before.
 pub(super) fn remove() {
     for family in Family::BOTH {

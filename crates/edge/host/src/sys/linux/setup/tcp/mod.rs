@@ -461,10 +461,14 @@ fn sweep(snapshot: &Snapshot, ours: Option<u8>, journal: &Journal) -> Result<(),
 
 /// Restores all settings, and removes the guard once nothing forwards any more.
 fn end_forwarding(journal: &Journal) {
-    if journal.restore() {
-        guard::remove();
-    } else {
+    if !journal.restore() {
         warn!("kernel settings were not restored: the devices that plait has closed stay closed");
+    } else if guard::is_needed(journal) {
+        warn!(
+            "a service that was killed has made devices forward: they stay closed until it has started and ended"
+        );
+    } else {
+        guard::remove();
     }
 }
 
