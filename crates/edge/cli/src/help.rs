@@ -79,7 +79,7 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 13] = [
+const RARE: [&str; 14] = [
     "max_half_open",
     "max_handshakes",
     "max_per_network",
@@ -92,6 +92,7 @@ const RARE: [&str; 13] = [
     "never",
     "portal_probe",
     "server_choice",
+    "socket_mode",
     "users",
 ];
 

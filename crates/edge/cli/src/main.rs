@@ -31,6 +31,8 @@ mod line;
 #[cfg(target_os = "linux")]
 mod linux;
 mod listening;
+#[cfg_attr(not(unix), path = "elsewhere/no_local_socket.rs")]
+mod local_socket;
 mod metrics_place;
 mod options;
 mod output;

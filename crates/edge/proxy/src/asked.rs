@@ -187,7 +187,7 @@ mod tests {
 
     fn services() -> [Service; 2] {
         let proxy = Service::Proxy { rules: Vec::new(), nameservers: Nameservers::given([]) };
-        [proxy, Service::Forward("127.0.0.1:1".into())]
+        [proxy, Service::Forward("127.0.0.1:1".parse().expect("a service"))]
     }
 
     /// A client whose stream may wait for this long after its greeting.

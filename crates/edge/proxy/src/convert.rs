@@ -3,15 +3,20 @@
 //! They travel inside the protected stream, the client's in its first flight, so that the request costs no round trip. One message each
 //! way precedes the bytes of the two programs.
 //!
-//! Six things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
+//! Seven things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
 //! the server resolves names, not the client. An address may have *names* beside it ([`Destination::Named`], TLV type 0x7D, unassigned too),
-//! for rules by name. The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! for rules by name. A socket in the file system of the server is a destination as well ([`Destination::Socket`], TLV type 0x7B). The unspecified address with port 53 means the resolver of the server. With port 0 it
 //! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
 
+mod place;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+pub use self::place::is_path;
+use self::place::{TLV_PLACE, emit_socket};
 
 /// First bytes of every message: version 1, length in words, magic number (section 4.1).
 const VERSION: u8 = 1;
@@ -49,6 +54,8 @@ pub enum Destination {
     Named(SocketAddr, Vec<String>),
     /// A host name (at most 255 bytes, no NUL) and a port.
     Name(String, u16),
+    /// A socket in the file system of the server, by its path ([`is_path`]).
+    Socket(String),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
     /// No connection: asks whether the server is there and accepts the client.
@@ -60,6 +67,7 @@ impl fmt::Display for Destination {
         match self {
             Self::Address(address) | Self::Named(address, _) => write!(f, "{address}"),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Socket(path) => write!(f, "unix:{path}"),
             Self::Resolver => write!(f, "resolver"),
             Self::Nowhere => write!(f, "the server itself"),
         }
@@ -214,6 +222,7 @@ impl Message {
 fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
     match destination {
         Destination::Address(address) => emit_connect(*address, out),
+        Destination::Socket(path) => emit_socket(path, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
         Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
         Destination::Named(address, names) => {
@@ -265,6 +274,7 @@ fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
             TLV_CONNECT => Message::Connect(parse_connect(tlv)?),
             TLV_NAMED => Message::Connect(parse_named(tlv)?),
             TLV_NAME => Message::Connect(parse_name(tlv)?),
+            TLV_PLACE => Message::Connect(place::parse(tlv)?),
             TLV_ERROR => Message::Failed(ErrorCode::from(tlv[2])),
             TLV_INSTANCE => Message::Connected(Some(parse_instance(tlv)?)),
             _ => return Err(ErrorCode::UnsupportedMessage),
@@ -351,6 +361,9 @@ mod tests {
             Message::Connect(Destination::Named("192.0.2.1:443".parse().expect("an address"), names))
         };
         samples.extend([named(&[1]), named(&[3, 2]), named(&[250, 250, 250, 240]), named(&[255, 1, 2])]);
+        samples.extend(
+            [1, 3, 4, 106].map(|n| Message::Connect(Destination::Socket(format!("/{}", "z".repeat(n))))),
+        );
         samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
         samples
     }

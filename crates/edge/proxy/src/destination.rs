@@ -17,7 +17,7 @@ use crate::rules::{Rule, allow, allow_resolved};
 use crate::socket::prepare;
 
 /// How long an address may take to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time from the beginning of an attempt to the next one (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// How long it may take to look up the names of an address.
@@ -74,7 +74,7 @@ pub(crate) async fn resolve(
             found.ok().filter(|found| !found.is_empty()).ok_or(Unreached::Refused(ErrorCode::NotAuthorized))
         }
         Destination::Resolver => nameservers.in_order().first().map(|at| vec![*at]).ok_or(UNREACHABLE),
-        Destination::Nowhere => Ok(Vec::new()),
+        Destination::Nowhere | Destination::Socket(_) => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
             let found: Vec<_> = found.map_err(Unreached::by_name)?.collect();

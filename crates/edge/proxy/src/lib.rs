@@ -22,6 +22,7 @@ pub mod keys;
 mod look_up;
 pub mod names;
 pub mod nameservers;
+mod outlet;
 #[cfg(target_os = "linux")]
 pub mod passed;
 pub mod reached;
@@ -36,4 +37,5 @@ pub mod silence;
 pub mod socket;
 pub mod socks;
 pub mod socks_server;
+pub mod target;
 pub mod url;

@@ -17,6 +17,8 @@ enum Place {
     Name(String, SocketAddr),
     /// An address with names of which the client has spoken: at least one of these rules of the client applies, as a nameserver has said.
     Named(Vec<Rule>, SocketAddr),
+    /// The path of a socket.
+    Socket(String),
 }
 
 impl Reached {
@@ -24,6 +26,7 @@ impl Reached {
     pub(crate) fn asked(destination: &Destination, own_rules: Option<&[Rule]>, at: SocketAddr) -> Self {
         Self(match destination {
             Destination::Resolver | Destination::Nowhere => Place::Resolver,
+            Destination::Socket(path) => Place::Socket(path.clone()),
             Destination::Address(_) => Place::Address(at),
             Destination::Name(name, _) => Place::Name(name.clone(), at),
             Destination::Named(asked, names) => {
@@ -36,6 +39,11 @@ impl Reached {
     /// The nameserver of this server.
     pub(crate) fn resolver() -> Self {
         Self(Place::Resolver)
+    }
+
+    /// A socket in the file system.
+    pub(crate) fn socket(path: &str) -> Self {
+        Self(Place::Socket(path.to_owned()))
     }
 
     /// The one service of a forwarder, `HOST:PORT`, at this address.
@@ -51,6 +59,7 @@ impl Reached {
         match &self.0 {
             Place::Resolver => allow(own, &Destination::Resolver),
             Place::Address(at) => allow(own, &Destination::Address(*at)),
+            Place::Socket(path) => allow(own, &Destination::Socket(path.clone())),
             Place::Name(name, at) => allow_resolved(own, name, at.ip(), at.port()),
             Place::Named(granting, at) => {
                 let is_kept = || !granting.is_empty() && granting.iter().all(|rule| own.contains(rule));

@@ -5,13 +5,13 @@
 //! refused, so that no open proxy exists by accident. A name that is allowed by name may resolve to any
 //! address except those that are meaningful on the server only (loopback, link-local, unspecified,
 //! multicast); these must be allowed as addresses. A rule by name also allows an address, if a nameserver of the server says that the name
-//! has it ([`Destination::Named`]).
+//! has it ([`Destination::Named`]). `unix:PATH` allows a socket in the file system of the server; no other rule does.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::convert::Destination;
+use crate::convert::{Destination, is_path};
 
 /// One rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +26,7 @@ enum Host {
     Prefix(IpAddr, u8),
     Name(String),
     Below(String),
+    Socket(String),
 }
 
 /// The reason that a rule is invalid.
@@ -37,7 +38,11 @@ pub struct BadRule {
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule '{}': {}; examples: *:443  10.0.0.0/8:*  git.example.org:22", self.rule, self.reason)
+        write!(
+            f,
+            "rule '{}': {}; examples: *:443  10.0.0.0/8:*  git.example.org:22  unix:/run/app.sock",
+            self.rule, self.reason
+        )
     }
 }
 
@@ -48,6 +53,11 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, BadRule> {
         let bad = |reason| BadRule { rule: text.to_owned(), reason };
+        if let Some(path) = text.strip_prefix("unix:").filter(|rest| rest.starts_with('/')) {
+            let path = Some(path).filter(|path| is_path(path));
+            let path = path.ok_or_else(|| bad("not the path of a socket, of at most 107 bytes"))?;
+            return Ok(Self { host: Host::Socket(path.to_owned()), ports: (0, 0) });
+        }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("a port is missing"))?;
         let ports = match port.split_once('-') {
             _ if port == "*" => (0, u16::MAX),
@@ -91,6 +101,7 @@ impl fmt::Display for Rule {
             Host::Prefix(ip @ IpAddr::V6(_), bits) => write!(f, "[{ip}/{bits}]")?,
             Host::Name(name) => f.write_str(name)?,
             Host::Below(parent) => write!(f, "*.{parent}")?,
+            Host::Socket(path) => return write!(f, "unix:{path}"),
         }
         match self.ports {
             (0, u16::MAX) => f.write_str(":*"),
@@ -109,7 +120,7 @@ impl Rule {
         match &self.host {
             Host::Any => !is_local(ip),
             Host::Prefix(prefix, bits) => in_prefix(ip, *prefix, *bits),
-            Host::Name(_) | Host::Below(_) => false,
+            Host::Name(_) | Host::Below(_) | Host::Socket(_) => false,
         }
     }
 
@@ -119,7 +130,7 @@ impl Rule {
             Host::Any => true,
             Host::Name(allowed) => name == *allowed,
             Host::Below(parent) => name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.')),
-            Host::Prefix(..) => false,
+            Host::Prefix(..) | Host::Socket(_) => false,
         }
     }
 }
@@ -140,6 +151,9 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
         Destination::Name(name, port) => rules.iter().any(|rule| {
             rule.allows_port(*port) && (rule.allows_name(name) || matches!(rule.host, Host::Prefix(..)))
         }),
+        Destination::Socket(path) => {
+            rules.iter().any(|rule| matches!(&rule.host, Host::Socket(allowed) if allowed == path))
+        }
         Destination::Resolver => !rules.is_empty(),
         Destination::Nowhere => true,
     }
@@ -203,9 +217,14 @@ mod tests {
 
     #[test]
     fn a_rule_is_written_as_it_is_read() {
-        for text in
-            ["*:443", "10.0.0.0/8:*", "[2001:db8::/32]:22", "*.example.org:8000-8099", "git.example.org:22"]
-        {
+        for text in [
+            "*:443",
+            "unix:/run/app.sock",
+            "10.0.0.0/8:*",
+            "[2001:db8::/32]:22",
+            "*.example.org:8000-8099",
+            "git.example.org:22",
+        ] {
             let rule: Rule = text.parse().expect("a rule");
             assert_eq!(rule.to_string(), text);
         }
@@ -231,6 +250,16 @@ mod tests {
         for no in ["10.0.0.0:7999", "10.0.0.0:8100", "[2001:db9::1]:23", "[::1]:25"] {
             assert!(!allow(&rules, &to(no)), "{no}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_allowed_by_its_path_alone() {
+        let socket = |path: &str| Destination::Socket(path.to_owned());
+        let one = rules(&["unix:/run/app.sock"]);
+        assert!(allow(&one, &socket("/run/app.sock")));
+        assert!(!allow(&one, &socket("/run/app.sock2")) && !allow(&one, &to("192.0.2.1:0")));
+        assert!(!allow(&rules(&["*:*", "0.0.0.0/0:*", "*.sock:*"]), &socket("/run/app.sock")));
+        assert!(allow(&rules(&["unix:80"]), &to("unix:80")), "a host may have this name");
     }
 
     #[test]
@@ -262,6 +291,7 @@ mod tests {
             ("exa*mple.org:80", "'*' is only allowed alone or as '*.'"),
             ("*:90-80", "the port range runs backwards"),
             (":80", "a host is missing"),
+            ("unix:/run/../app", "not the path of a socket, of at most 107 bytes"),
         ] {
             assert_eq!(text.parse::<Rule>().expect_err(text).reason, reason);
         }

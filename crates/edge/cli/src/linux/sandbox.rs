@@ -20,6 +20,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use plait_console::prerequisite::Found;
 
 use crate::configuration::InEffect;
+use crate::forward::socket_of;
 use crate::linux::{accounts, directory, usage};
 use crate::options::Options;
 use crate::protection;
@@ -124,6 +125,8 @@ impl Places {
         }
         let mut writable: Vec<_> = WRITABLE.iter().map(PathBuf::from).collect();
         writable.extend(files(&WRITTEN).iter().map(|file| parent(file)));
+        let sockets = in_effect.get("local").into_iter().flatten().filter_map(|word| socket_of(word));
+        writable.extend(sockets.map(|file| parent(&file)));
         let key_log = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
         writable.extend(key_log.map(|file| parent(Path::new(&file))));
         Self { readable, writable, emptied: Vec::new() }
@@ -235,6 +238,7 @@ mod tests {
         let has = |places: &[PathBuf], path: &str| places.iter().any(|place| place == Path::new(path));
         assert!(has(&of("certificate", "/srv/tls/gw.pem").readable, "/srv/tls"));
         assert!(has(&of("pcap", "out.pcapng").writable, "."));
+        assert!(has(&of("local", "/srv/app/db.sock:db:5432").writable, "/srv/app"));
         assert!(has(&of("metrics", "unix:/srv/plait/metrics.sock").writable, "/srv/plait"));
         let default = Places::of(&InEffect::new());
         assert_eq!(of("status-json", "-"), default);

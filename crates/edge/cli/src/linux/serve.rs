@@ -19,6 +19,7 @@ use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::Service;
 use plait_proxy::silence::SilenceLimit;
+use plait_proxy::target::Target;
 use plait_proxy::url::ServerUrl;
 use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
@@ -59,14 +60,14 @@ pub(crate) struct Serve {
     /// join).
     #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
     listen: Place,
-    /// Connect every client to this service, whatever destination it asks for.
-    #[arg(long, value_name = "HOST:PORT", value_parser = service)]
-    forward: Option<String>,
+    /// Connect every client to this service, whatever destination it asks for. unix:/PATH is a socket in the file system of this host.
+    #[arg(long, value_name = "HOST:PORT")]
+    forward: Option<Target>,
     /// Connect clients to the destinations that they ask for, as far as --allow permits.
     #[arg(long, requires = "allow")]
     proxy: bool,
     /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
-    /// number, a range or * (repeatable).
+    /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable).
     #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
@@ -263,7 +264,11 @@ impl Serve {
     async fn service(&self) -> Service {
         if let Some(to) = &self.forward {
             // The service may start later: a client that waits for it need not wait for the server.
-            if let Err(error) = lookup_host(to).await {
+            let found = match to {
+                Target::Tcp(to) => lookup_host(to).await.map(drop),
+                Target::Socket(path) => std::fs::metadata(path).map(drop),
+            };
+            if let Err(error) = found {
                 output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
             return Service::Forward(to.clone());
@@ -319,14 +324,6 @@ fn instance() -> anyhow::Result<Instance> {
     let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     drawn.context("the operating system has no random numbers")?;
     Ok(Instance(bytes))
-}
-
-/// The service to connect to: an address without a port is invalid.
-fn service(text: &str) -> Result<String, &'static str> {
-    let has_port = text
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0));
-    if has_port { Ok(text.to_owned()) } else { Err("not HOST:PORT") }
 }
 
 fn resolver(text: &str) -> Result<SocketAddr, &'static str> {

@@ -1,0 +1,161 @@
+//! The values of `-L`: where programs connect, and where the server connects them to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use plait_proxy::convert::{Destination, is_path};
+
+const WRONG: &str = "not [ADDR:]PORT:HOST:PORT, as in 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80; a path in place of \
+     [ADDR:]PORT or HOST:PORT is a socket, as in /run/user/1000/db:db.example:5432 or 5432:/run/postgresql/.s.PGSQL.5432";
+const BAD_PATH: &str = "not the path of a socket: absolute, without // and .., of at most 107 bytes";
+
+/// A place here and its destination.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Local {
+    pub(super) at: At,
+    pub(super) to: Destination,
+}
+
+/// A place at which programs connect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    Port(SocketAddr),
+    Socket(PathBuf),
+}
+
+/// The socket that a value of `-L` makes here, if it does.
+pub(crate) fn socket_of(text: &str) -> Option<PathBuf> {
+    match text.parse::<Local>().ok()?.at {
+        At::Port(_) => None,
+        At::Socket(path) => Some(path),
+    }
+}
+
+/// Permissions in octal.
+pub(super) fn mode(text: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    let mode = mode.ok_or("not permissions in octal, as in 600 or 660")?;
+    // Without it this user could not connect either.
+    if mode & 0o200 == 0 { Err("the owner must be able to write to the socket, as in 600") } else { Ok(mode) }
+}
+
+/// The place and the destination, between colons; IPv6 addresses, and paths with colons, are in brackets.
+impl FromStr for Local {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words = words(text).ok_or(WRONG)?;
+        let port = |word: &str| word.parse::<u16>().ok();
+        let (at, rest) = match words[..] {
+            [path, ref rest @ ..] if path.starts_with('/') => (At::Socket(checked(path)?.into()), rest),
+            [at, ref rest @ ..] if port(at).is_some() => {
+                (At::Port(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port(at).ok_or(WRONG)?)), rest)
+            }
+            [address, at, ref rest @ ..] => {
+                let address: IpAddr = address.parse().map_err(|_| WRONG)?;
+                (At::Port(SocketAddr::new(address, port(at).ok_or(WRONG)?)), rest)
+            }
+            _ => return Err(WRONG),
+        };
+        Ok(Self { at, to: destination(rest)? })
+    }
+}
+
+fn destination(words: &[&str]) -> Result<Destination, &'static str> {
+    match *words {
+        [path] if path.starts_with('/') => Ok(Destination::Socket(checked(path)?.to_owned())),
+        [host, port] => match (port.parse::<u16>().map_err(|_| WRONG)?, host.parse()) {
+            (0, _) => Err(WRONG),
+            (port, Ok(address)) => Ok(Destination::Address(SocketAddr::new(address, port))),
+            (_, Err(_)) if host.is_empty() || host.len() > 255 || host.contains(['\0', '/']) => Err(WRONG),
+            (port, Err(_)) => Ok(Destination::Name(host.to_owned(), port)),
+        },
+        _ => Err(WRONG),
+    }
+}
+
+fn checked(path: &str) -> Result<&str, &'static str> {
+    if is_path(path) { Ok(path) } else { Err(BAD_PATH) }
+}
+
+/// Splits at colons; colons in brackets do not count, and the brackets are removed. `None` if the brackets do not match.
+fn words(text: &str) -> Option<Vec<&str>> {
+    let (mut words, mut rest) = (Vec::new(), text);
+    loop {
+        let (word, behind) = match rest.strip_prefix('[') {
+            Some(inner) => inner.split_once(']')?,
+            None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+        };
+        words.push(word);
+        match behind.strip_prefix(':') {
+            Some(next) => rest = next,
+            None => return behind.is_empty().then_some(words),
+        }
+    }
+}
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.at, self.to)
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(at) => at.fmt(f),
+            Self::Socket(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forwarded_is_written_as_for_ssh() {
+        let parse = |text: &str| text.parse::<Local>().map(|local| local.to_string());
+        for (text, meant) in [
+            ("8080:web.example:80", "127.0.0.1:8080:web.example:80"),
+            ("0:10.0.0.1:80", "127.0.0.1:0:10.0.0.1:80"),
+            ("0.0.0.0:22:gw:2222", "0.0.0.0:22:gw:2222"),
+            ("[::1]:80:[2001:db8::1]:443", "[::1]:80:[2001:db8::1]:443"),
+            ("/run/db:db.example:5432", "unix:/run/db:db.example:5432"),
+            ("5432:/run/db", "127.0.0.1:5432:unix:/run/db"),
+            ("[::1]:5432:/run/db", "[::1]:5432:unix:/run/db"),
+            ("[/run/a:b]:/run/db", "unix:/run/a:b:unix:/run/db"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(meant));
+        }
+        for wrong in [
+            "",
+            "80",
+            "80:web",
+            "80:web:0",
+            "80::80",
+            "x:web:80",
+            "80:web:http",
+            "a:b:c:d:e",
+            "[::1:80:web:80",
+            "here:80:web:80",
+            "/run/db",
+            "/run/../db:db:80",
+            "80:/run//db",
+            "80:/run/db:80",
+            "run/db:db:80",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn permissions_of_a_socket_are_octal_and_leave_it_usable() {
+        assert_eq!((mode("600"), mode("0660"), mode("777")), (Ok(0o600), Ok(0o660), Ok(0o777)));
+        for bad in ["", "1000", "rw", "060", "689", "-600"] {
+            assert!(mode(bad).is_err(), "{bad}");
+        }
+    }
+}

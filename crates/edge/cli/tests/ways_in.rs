@@ -1,0 +1,201 @@
+//! Ways in and out beside ports: sockets in the file system. Everything is on this machine, over UDP.
+
+#![allow(clippy::disallowed_methods, reason = "processes, threads, sockets and files")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use nix::sys::signal::Signal;
+use plait_lab::{End, Program};
+use support::{PLAIT, TIMEOUT, until};
+use tempfile::TempDir;
+
+/// A server on this machine.
+struct Scene {
+    directory: TempDir,
+    serve: Program,
+    url: String,
+}
+
+fn plait(directory: &Path, keys: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(PLAIT);
+    command.args(words).current_dir(directory).env("PLAIT_KEYS", directory.join(keys));
+    command.env_remove("RUST_LOG").env_remove("SUDO_UID").stdin(Stdio::null());
+    command
+}
+
+fn start(directory: &Path, name: &str, command: Command) -> Program {
+    Program::start_here(directory, name, command, End::Given(Stdio::null()), End::Own).expect("started")
+}
+
+impl Scene {
+    /// A server for every client with these words, which get the directory.
+    fn new(words: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let at = format!("127.0.0.1:{port}");
+        let own = words(directory.path());
+        let mut words = vec!["serve", "--anyone", "--listen", &at, "--carrier", "udp", "--path", "lo", "-v"];
+        words.extend(["--access-log", "access"]);
+        words.extend(own.iter().map(String::as_str));
+        let mut serve = start(directory.path(), "serve", plait(directory.path(), "server", &words));
+        let url = serve.wait_for_output("plait://", TIMEOUT).expect("its address");
+        Self { directory, serve, url }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let common = ["-s", &self.url, "--carrier", "udp", "--path", "lo"];
+        plait(self.directory.path(), "client", &[words, &common].concat())
+    }
+
+    /// `plait forward` with these words, and the place that it names.
+    fn forward(&self, words: &[&str]) -> (Program, String) {
+        let command = self.command(&[&["forward"], words].concat());
+        let mut program = start(self.directory.path(), "forward", command);
+        let line = program.wait_for_line("forwarding ", TIMEOUT).expect("its address");
+        let at = line.split(' ').nth(2).expect(&line).to_owned();
+        (program, at)
+    }
+
+    /// The end of a command that cannot work.
+    fn fails(&self, words: &[&str]) -> (Option<i32>, String) {
+        let Output { status, stderr, .. } = self.command(words).output().expect("started");
+        (status.code(), String::from_utf8(stderr).expect("text"))
+    }
+
+    fn access_log(&self) -> String {
+        fs::read_to_string(self.file("access")).unwrap_or_default()
+    }
+}
+
+/// A service that sends what it gets in capitals, at an address.
+fn shouting() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("bound").to_string();
+    thread::spawn(move || listener.incoming().flatten().for_each(shout));
+    at
+}
+
+/// The same at a socket.
+fn shouting_at(path: &Path) -> String {
+    let listener = UnixListener::bind(path).expect("a socket");
+    thread::spawn(move || listener.incoming().flatten().for_each(shout));
+    path.to_str().expect("text").to_owned()
+}
+
+fn shout(mut stream: impl Read + Write + Send + 'static) {
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        let _ = stream.write_all(&text.to_ascii_uppercase());
+    });
+}
+
+/// What comes back for a text and its end.
+trait Talk: Read + Write + Sized {
+    fn end(&self);
+
+    fn talk(mut self) -> String {
+        self.write_all(b"hello").expect("taken");
+        self.end();
+        let mut text = String::new();
+        let _ = self.read_to_string(&mut text);
+        text
+    }
+}
+
+impl Talk for TcpStream {
+    fn end(&self) {
+        self.shutdown(Shutdown::Write).expect("open");
+    }
+}
+
+impl Talk for UnixStream {
+    fn end(&self) {
+        self.shutdown(Shutdown::Write).expect("open");
+    }
+}
+
+#[test]
+fn sockets_lead_to_sockets_and_ports_in_every_combination() {
+    let tcp = shouting();
+    let scene = Scene::new(|here| {
+        let socket = shouting_at(&here.join("service"));
+        let rules = ["--proxy", "--allow", &tcp, "--allow", &format!("unix:{socket}")].map(str::to_owned);
+        rules.to_vec()
+    });
+    let there = scene.file("service").to_str().expect("text").to_owned();
+    let here = scene.file("app").to_str().expect("text").to_owned();
+    for to in [&tcp, &there] {
+        let (mut forward, at) = scene.forward(&["-L", &format!("{here}:{to}")]);
+        assert_eq!(at, format!("unix:{here}"));
+        let mode = fs::metadata(&here).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{mode:o}");
+        assert_eq!(UnixStream::connect(&here).expect("it listens").talk(), "HELLO");
+        assert!(forward.stop(TIMEOUT).expect("it ends").success());
+        assert!(!Path::new(&here).exists(), "its file is gone");
+    }
+    let (_forward, at) = scene.forward(&["-L", &format!("0:{there}")]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "HELLO");
+    until("the line", || scene.access_log().matches(&format!("\"unix:{there}\"")).count() >= 2);
+    // No other rule allows a socket.
+    let (_other, at) = scene.forward(&["-L", "0:/run/other.sock"]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "");
+    until("the refusal", || scene.access_log().contains("\"unix:/run/other.sock\""));
+    let log = scene.access_log();
+    let line = log.lines().find(|line| line.contains("other.sock")).expect("there");
+    assert!(line.contains("rules do not allow this destination"), "{line}");
+}
+
+#[test]
+fn a_server_forwards_every_client_to_a_socket() {
+    let scene = Scene::new(|here| {
+        vec!["--forward".to_owned(), format!("unix:{}", shouting_at(&here.join("service")))]
+    });
+    let (_forward, at) = scene.forward(&["-L", "0:anywhere.example:1"]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "HELLO");
+    fs::remove_file(scene.file("service")).expect("there");
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "");
+    until("the reason", || scene.access_log().contains("the destination cannot be reached"));
+    assert!(scene.serve.errors().contains("served"), "{}", scene.serve.errors());
+}
+
+#[test]
+fn only_a_dead_socket_of_this_user_is_replaced() {
+    let tcp = shouting();
+    let scene = Scene::new(|_| vec!["--proxy".to_owned(), "--allow".to_owned(), tcp.clone()]);
+    let here = scene.file("app").to_str().expect("text").to_owned();
+    let local = format!("{here}:{tcp}");
+    let (mut forward, _) = scene.forward(&["-L", &local, "--socket-mode", "660"]);
+    assert!(forward.wait_for_line("warning: other users that reach", TIMEOUT).is_ok());
+    let (code, said) = scene.fails(&["forward", "-L", &local]);
+    assert!(code == Some(1) && said.contains("a program listens there already"), "{code:?}: {said}");
+    assert_eq!(UnixStream::connect(&here).expect("the first one listens").talk(), "HELLO");
+    forward.signal(Signal::SIGKILL);
+    forward.wait(TIMEOUT).expect("an end");
+    assert!(Path::new(&here).exists(), "a killed program leaves its socket");
+    let (second, _) = scene.forward(&["-L", &local]);
+    assert_eq!(UnixStream::connect(&here).expect("the second one listens").talk(), "HELLO");
+    drop(second);
+    let _ = fs::remove_file(&here);
+    fs::write(&here, "precious").expect("written");
+    let (code, said) = scene.fails(&["forward", "-L", &local]);
+    assert!(code == Some(1) && said.contains("there is a file that is no socket"), "{code:?}: {said}");
+    assert_eq!(fs::read_to_string(&here).expect("there"), "precious");
+    for bad in [&format!("/{}:{tcp}", "x".repeat(107))[..], "/run/../x:web:80", "80:/run//x"] {
+        let (code, said) = scene.fails(&["forward", "-L", bad]);
+        assert!(code == Some(2) && said.contains("not the path of a socket"), "{code:?}: {said}");
+    }
+}

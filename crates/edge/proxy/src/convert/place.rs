@@ -1,0 +1,79 @@
+//! Destinations without a port (TLV type 0x7B): sockets in the file system of the server.
+
+use super::{Destination, ErrorCode};
+
+/// Kind and length in a byte each, and the bytes of the path. Zeros fill the last word.
+pub(super) const TLV_PLACE: u8 = 0x7b;
+const SOCKET: u8 = 1;
+/// Bytes before those of the path.
+const HEAD: usize = 4;
+/// Longest path of a socket: the kernel has 108 bytes for it and a zero.
+const MAX_PATH: usize = 107;
+
+/// Whether a text is the absolute path of a socket, written in one way only: rules compare paths as texts.
+pub fn is_path(text: &str) -> bool {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+    text.len() <= MAX_PATH
+        && !text.contains(char::is_control)
+        && text.strip_prefix('/').is_some_and(|parts| parts.split('/').all(is_plain))
+}
+
+/// Appends the TLV of a socket.
+pub(super) fn emit_socket(path: &str, out: &mut Vec<u8>) {
+    emit(SOCKET, path, out);
+}
+
+fn emit(kind: u8, text: &str, out: &mut Vec<u8>) {
+    let bytes = &text.as_bytes()[..text.len().min(MAX_PATH)];
+    let (start, words) = (out.len(), (HEAD + bytes.len()).div_ceil(4));
+    out.extend_from_slice(&[TLV_PLACE, words as u8, kind, bytes.len() as u8]);
+    out.extend_from_slice(bytes);
+    out.resize(start + words * 4, 0);
+}
+
+/// Reads the TLV.
+pub(super) fn parse(tlv: &[u8]) -> Result<Destination, ErrorCode> {
+    let (kind, len) = (tlv[2], usize::from(tlv[3]));
+    let text = tlv.get(HEAD..HEAD + len).and_then(|bytes| str::from_utf8(bytes).ok());
+    match (kind, text) {
+        (SOCKET, Some(path)) if is_path(path) => Ok(Destination::Socket(path.to_owned())),
+        (SOCKET, _) => Err(ErrorCode::MalformedMessage),
+        _ => Err(ErrorCode::UnsupportedMessage),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_absolute_and_written_in_one_way() {
+        for good in ["/run/app.sock", "/a", "/run/with space/x", &format!("/{}", "x".repeat(106))] {
+            assert!(is_path(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/",
+            "run/app",
+            "//run",
+            "/run/",
+            "/run//x",
+            "/run/../x",
+            "/./x",
+            "/a\0b",
+            "/a\nb",
+            &"/x".repeat(54),
+        ] {
+            assert!(!is_path(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_cut_or_unknown_is_refused() {
+        let parse = |bytes: &[u8]| parse(bytes).expect_err("refused");
+        assert_eq!(parse(&[TLV_PLACE, 1, SOCKET, 0]), ErrorCode::MalformedMessage);
+        assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 5, b'/', b'a', 0, 0]), ErrorCode::MalformedMessage);
+        assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 2, b'/', 0xff, 0, 0]), ErrorCode::MalformedMessage);
+        assert_eq!(parse(&[TLV_PLACE, 2, 99, 2, b'/', b'a', 0, 0]), ErrorCode::UnsupportedMessage);
+    }
+}
