@@ -42,7 +42,7 @@ pub(crate) struct Forward {
     /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect each client to PORT of HOST behind the server (repeatable).
     /// The rules of the server must allow the destination. An ADDR that other hosts reach lets them use the forward: there is a warning.
     /// A path that begins with / is a socket in the file system, in place of [ADDR:]PORT here, or of HOST:PORT at the server. A path with
-    /// colons is in brackets.
+    /// colons is in brackets. A name alone, in place of HOST:PORT, is a service of the server (serve --service).
     #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
     locals: Vec<Local>,
     /// Permissions of the sockets that -L makes here, in octal. Users that may write to a socket can use the forward.

@@ -1,4 +1,4 @@
-//! Ways in and out beside ports: sockets in the file system. Everything is on this machine, over UDP.
+//! Ways in and out beside ports: sockets in the file system, services by name. Everything is on this machine, over UDP.
 
 #![allow(clippy::disallowed_methods, reason = "processes, threads, sockets and files")]
 
@@ -36,14 +36,32 @@ fn start(directory: &Path, name: &str, command: Command) -> Program {
     Program::start_here(directory, name, command, End::Given(Stdio::null()), End::Own).expect("started")
 }
 
+/// Makes a key for a client, and allows it with these rules under the name of the key.
+fn authorize(directory: &Path, keys: &str, allow: &str) {
+    let key = |keys: &str, words: &[&str]| {
+        let output = plait(directory, keys, &[&["key"], words].concat()).output().expect("started");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let made = key(keys, &["gen"]);
+    let words: Vec<_> = made.lines().nth(1).expect("its second line").split(' ').take(2).collect();
+    let rules = allow.split(',').flat_map(|rule| ["--allow", rule]);
+    key("server", &[&["authorize"], &rules.collect::<Vec<_>>()[..], &words, &[keys]].concat());
+}
+
 impl Scene {
     /// A server for every client with these words, which get the directory.
     fn new(words: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        Self::with(&["--anyone"], words)
+    }
+
+    fn with(door: &[&str], words: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let at = format!("127.0.0.1:{port}");
         let own = words(directory.path());
-        let mut words = vec!["serve", "--anyone", "--listen", &at, "--carrier", "udp", "--path", "lo", "-v"];
+        let mut words = vec!["serve", "--listen", &at, "--carrier", "udp", "--path", "lo", "-v"];
+        words.extend(door);
         words.extend(["--access-log", "access"]);
         words.extend(own.iter().map(String::as_str));
         let mut serve = start(directory.path(), "serve", plait(directory.path(), "server", &words));
@@ -197,5 +215,42 @@ fn only_a_dead_socket_of_this_user_is_replaced() {
     for bad in [&format!("/{}:{tcp}", "x".repeat(107))[..], "/run/../x:web:80", "80:/run//x"] {
         let (code, said) = scene.fails(&["forward", "-L", bad]);
         assert!(code == Some(2) && said.contains("not the path of a socket"), "{code:?}: {said}");
+    }
+}
+
+#[test]
+fn services_have_names_and_each_client_those_of_its_own_rules() {
+    let (web, directory) = (shouting(), tempfile::tempdir().expect("a directory"));
+    let db = shouting_at(&directory.path().join("db"));
+    let mut scene = Scene::with(&[], |here| {
+        for (keys, allow) in [("client", "service:db"), ("other", "*:443,service:web")] {
+            authorize(here, keys, allow);
+        }
+        ["--service", &format!("web={web}"), "--service", &format!("db=unix:{db}")]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    let (_forward, at) = scene.forward(&["-L", "0:db"]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "HELLO");
+    let (_forward, at) = scene.forward(&["-L", "0:web"]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "");
+    until("the refusal", || {
+        let log = scene.access_log();
+        log.lines().any(|line| line.contains("service:web") && line.contains("do not allow"))
+    });
+    let line = scene.access_log().lines().find(|line| line.contains("service:db")).expect("there").to_owned();
+    assert!(line.contains("\"client\":\"client\"") && line.contains("complete"), "{line}");
+    let (code, said) = scene.fails(&["forward", "-L", "0:no/name"]);
+    assert!(code == Some(2) && said.contains("a name alone is a service"), "{code:?}: {said}");
+    assert!(scene.serve.stop(TIMEOUT).expect("it ends").success());
+    for (words, why) in [
+        (["--service", "web=h:80", "--service", "web=h:81"], "two services have the name web"),
+        (["--service", "web=h:80", "--forward", "h:80"], "cannot be used with"),
+        (["--service", "80=h:80", "--proxy", "--anyone"], "is not the name of a service"),
+    ] {
+        let output = plait(scene.directory.path(), "server", &[&["serve"], &words[..]].concat()).output();
+        let output = output.expect("started");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(why), "{words:?}: {said}");
     }
 }

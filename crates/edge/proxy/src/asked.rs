@@ -181,12 +181,17 @@ mod tests {
     use super::*;
     use crate::nameservers::Nameservers;
     use crate::request::{Answer, answer, ask};
+    use crate::services::Services;
 
     const INSTANCE: Option<Instance> = Some(Instance([3; 16]));
     const LONG: Duration = Duration::from_secs(200);
 
     fn services() -> [Service; 2] {
-        let proxy = Service::Proxy { rules: Vec::new(), nameservers: Nameservers::given([]) };
+        let proxy = Service::Proxy {
+            rules: Vec::new(),
+            nameservers: Nameservers::given([]),
+            services: Services::default(),
+        };
         [proxy, Service::Forward("127.0.0.1:1".parse().expect("a service"))]
     }
 

@@ -5,7 +5,8 @@
 //!
 //! Seven things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
 //! the server resolves names, not the client. An address may have *names* beside it ([`Destination::Named`], TLV type 0x7D, unassigned too),
-//! for rules by name. A socket in the file system of the server is a destination as well ([`Destination::Socket`], TLV type 0x7B). The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! for rules by name. A socket in the file system of the server is a destination as well ([`Destination::Socket`], TLV type 0x7B),
+//! and so is a service by name ([`Destination::Service`], the same type). The unspecified address with port 53 means the resolver of the server. With port 0 it
 //! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
@@ -15,8 +16,8 @@ mod place;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-pub use self::place::is_path;
-use self::place::{TLV_PLACE, emit_socket};
+use self::place::{TLV_PLACE, emit_service, emit_socket};
+pub use self::place::{is_path, is_service};
 
 /// First bytes of every message: version 1, length in words, magic number (section 4.1).
 const VERSION: u8 = 1;
@@ -56,6 +57,8 @@ pub enum Destination {
     Name(String, u16),
     /// A socket in the file system of the server, by its path ([`is_path`]).
     Socket(String),
+    /// A service that the server offers under this name ([`is_service`]).
+    Service(String),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
     /// No connection: asks whether the server is there and accepts the client.
@@ -68,6 +71,7 @@ impl fmt::Display for Destination {
             Self::Address(address) | Self::Named(address, _) => write!(f, "{address}"),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
             Self::Socket(path) => write!(f, "unix:{path}"),
+            Self::Service(name) => write!(f, "service:{name}"),
             Self::Resolver => write!(f, "resolver"),
             Self::Nowhere => write!(f, "the server itself"),
         }
@@ -223,6 +227,7 @@ fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
     match destination {
         Destination::Address(address) => emit_connect(*address, out),
         Destination::Socket(path) => emit_socket(path, out),
+        Destination::Service(name) => emit_service(name, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
         Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
         Destination::Named(address, names) => {
@@ -364,6 +369,7 @@ mod tests {
         samples.extend(
             [1, 3, 4, 106].map(|n| Message::Connect(Destination::Socket(format!("/{}", "z".repeat(n))))),
         );
+        samples.extend([1, 3, 4, 63].map(|n| Message::Connect(Destination::Service("s".repeat(n)))));
         samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
         samples
     }

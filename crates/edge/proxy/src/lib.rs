@@ -32,6 +32,7 @@ pub mod rules;
 #[cfg(target_os = "linux")]
 pub mod run;
 pub mod serve;
+pub mod services;
 mod shared;
 pub mod silence;
 pub mod socket;

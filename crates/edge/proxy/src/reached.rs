@@ -19,6 +19,8 @@ enum Place {
     Named(Vec<Rule>, SocketAddr),
     /// The path of a socket.
     Socket(String),
+    /// The name of a service.
+    Service(String),
 }
 
 impl Reached {
@@ -27,6 +29,7 @@ impl Reached {
         Self(match destination {
             Destination::Resolver | Destination::Nowhere => Place::Resolver,
             Destination::Socket(path) => Place::Socket(path.clone()),
+            Destination::Service(name) => Place::Service(name.clone()),
             Destination::Address(_) => Place::Address(at),
             Destination::Name(name, _) => Place::Name(name.clone(), at),
             Destination::Named(asked, names) => {
@@ -46,6 +49,11 @@ impl Reached {
         Self(Place::Socket(path.to_owned()))
     }
 
+    /// A service by name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self(Place::Service(name.to_owned()))
+    }
+
     /// The one service of a forwarder, `HOST:PORT`, at this address.
     pub(crate) fn service(to: &str, at: SocketAddr) -> Self {
         let name = to.rsplit_once(':').map_or(to, |(name, _)| name);
@@ -60,6 +68,7 @@ impl Reached {
             Place::Resolver => allow(own, &Destination::Resolver),
             Place::Address(at) => allow(own, &Destination::Address(*at)),
             Place::Socket(path) => allow(own, &Destination::Socket(path.clone())),
+            Place::Service(name) => allow(own, &Destination::Service(name.clone())),
             Place::Name(name, at) => allow_resolved(own, name, at.ip(), at.port()),
             Place::Named(granting, at) => {
                 let is_kept = || !granting.is_empty() && granting.iter().all(|rule| own.contains(rule));

@@ -5,13 +5,14 @@
 //! refused, so that no open proxy exists by accident. A name that is allowed by name may resolve to any
 //! address except those that are meaningful on the server only (loopback, link-local, unspecified,
 //! multicast); these must be allowed as addresses. A rule by name also allows an address, if a nameserver of the server says that the name
-//! has it ([`Destination::Named`]). `unix:PATH` allows a socket in the file system of the server; no other rule does.
+//! has it ([`Destination::Named`]). `unix:PATH` allows a socket in the file system of the server, and
+//! `service:NAME` a service by name; no other rule does.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::convert::{Destination, is_path};
+use crate::convert::{Destination, is_path, is_service};
 
 /// One rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +28,7 @@ enum Host {
     Name(String),
     Below(String),
     Socket(String),
+    Service(String),
 }
 
 /// The reason that a rule is invalid.
@@ -57,6 +59,9 @@ impl FromStr for Rule {
             let path = Some(path).filter(|path| is_path(path));
             let path = path.ok_or_else(|| bad("not the path of a socket, of at most 107 bytes"))?;
             return Ok(Self { host: Host::Socket(path.to_owned()), ports: (0, 0) });
+        }
+        if let Some(name) = text.strip_prefix("service:").filter(|name| is_service(name)) {
+            return Ok(Self { host: Host::Service(name.to_owned()), ports: (0, 0) });
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("a port is missing"))?;
         let ports = match port.split_once('-') {
@@ -102,6 +107,7 @@ impl fmt::Display for Rule {
             Host::Name(name) => f.write_str(name)?,
             Host::Below(parent) => write!(f, "*.{parent}")?,
             Host::Socket(path) => return write!(f, "unix:{path}"),
+            Host::Service(name) => return write!(f, "service:{name}"),
         }
         match self.ports {
             (0, u16::MAX) => f.write_str(":*"),
@@ -120,7 +126,7 @@ impl Rule {
         match &self.host {
             Host::Any => !is_local(ip),
             Host::Prefix(prefix, bits) => in_prefix(ip, *prefix, *bits),
-            Host::Name(_) | Host::Below(_) | Host::Socket(_) => false,
+            Host::Name(_) | Host::Below(_) | Host::Socket(_) | Host::Service(_) => false,
         }
     }
 
@@ -130,7 +136,7 @@ impl Rule {
             Host::Any => true,
             Host::Name(allowed) => name == *allowed,
             Host::Below(parent) => name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.')),
-            Host::Prefix(..) | Host::Socket(_) => false,
+            Host::Prefix(..) | Host::Socket(_) | Host::Service(_) => false,
         }
     }
 }
@@ -153,6 +159,9 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
         }),
         Destination::Socket(path) => {
             rules.iter().any(|rule| matches!(&rule.host, Host::Socket(allowed) if allowed == path))
+        }
+        Destination::Service(name) => {
+            rules.iter().any(|rule| matches!(&rule.host, Host::Service(allowed) if allowed == name))
         }
         Destination::Resolver => !rules.is_empty(),
         Destination::Nowhere => true,
@@ -220,6 +229,8 @@ mod tests {
         for text in [
             "*:443",
             "unix:/run/app.sock",
+            "service:web",
+            "service:80",
             "10.0.0.0/8:*",
             "[2001:db8::/32]:22",
             "*.example.org:8000-8099",
@@ -250,6 +261,17 @@ mod tests {
         for no in ["10.0.0.0:7999", "10.0.0.0:8100", "[2001:db9::1]:23", "[::1]:25"] {
             assert!(!allow(&rules, &to(no)), "{no}");
         }
+    }
+
+    #[test]
+    fn a_service_is_allowed_by_its_name_alone() {
+        let service = |name: &str| Destination::Service(name.to_owned());
+        assert!(allow(&rules(&["service:web"]), &service("web")));
+        assert!(!allow(&rules(&["service:web"]), &service("web2")));
+        assert!(
+            !allow(&rules(&["*:*", "service:*", "unix:/web"]), &service("web")),
+            "a host may have this name"
+        );
     }
 
     #[test]

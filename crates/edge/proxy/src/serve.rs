@@ -13,6 +13,7 @@ use crate::reached::Reached;
 use crate::relay::{Abort, relay};
 use crate::request;
 use crate::rules::{Rule, allow};
+use crate::services::Services;
 use crate::silence::SilenceLimit;
 use crate::target::Target;
 
@@ -22,12 +23,14 @@ pub enum Service {
     /// All streams go to one service, whatever clients ask for. Streams without the Convert protocol are
     /// joined with it from their first byte on.
     Forward(Target),
-    /// Clients name the destination; these rules decide.
+    /// Clients name the destination, or a service by its name; these rules decide.
     Proxy {
         /// The allowed destinations.
         rules: Vec<Rule>,
         /// The nameservers for DNS queries.
         nameservers: Nameservers,
+        /// The services by name. Rules of the client apply by name, those of the server do not.
+        services: Services,
     },
 }
 
@@ -97,7 +100,7 @@ pub async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Abort + Unpin,
 {
-    let ((destination, first), rules, nameservers) = match (asked, service) {
+    let ((destination, first), offer) = match (asked, service) {
         (Asked::Nothing, _) => {
             let destination = Destination::Nowhere.to_string();
             (client.heard)(&destination);
@@ -123,15 +126,25 @@ where
             refuse(stream, ErrorCode::MalformedMessage).await?;
             return Ok(nonsense());
         }
-        (Asked::For(to, first), Service::Proxy { rules, nameservers }) => ((to, first), rules, nameservers),
+        (Asked::For(to, first), Service::Proxy { rules, nameservers, services }) => {
+            ((to, first), Offer { rules, nameservers, services })
+        }
     };
     let to = destination.to_string();
     (client.heard)(&to);
-    let opened = reach(&destination, (rules, nameservers), client.own_rules).await;
+    let opened = reach(&destination, offer, client.own_rules).await;
     if let Ok((_, Some(reached))) = &opened {
         (client.joined)(reached.clone());
     }
     join(stream, opened, (to, first), client).await
+}
+
+/// What a proxy offers.
+#[derive(Clone, Copy)]
+struct Offer<'a> {
+    rules: &'a [Rule],
+    nameservers: &'a Nameservers,
+    services: &'a Services,
 }
 
 /// A connection to a destination, and its place for later rules; a connection that has failed since has none.
@@ -140,9 +153,19 @@ type Opened = Result<(Outlet, Option<Reached>), Unreached>;
 /// Connects to the destination that a client has asked for, as far as the rules allow.
 async fn reach(
     destination: &Destination,
-    (rules, nameservers): (&[Rule], &Nameservers),
+    Offer { rules, nameservers, services }: Offer<'_>,
     own_rules: Option<&[Rule]>,
 ) -> Opened {
+    if let Destination::Service(name) = destination {
+        // A client that may not use it does not learn whether it exists.
+        if !own_rules.is_none_or(|own| allow(own, destination)) {
+            return Err(Unreached::Refused(ErrorCode::NotAuthorized));
+        }
+        let found = services.find(name);
+        let target = found.ok_or(Unreached::Refused(ErrorCode::DestinationUnreachable))?;
+        let (outlet, _) = reach_service(target, None).await?;
+        return Ok((outlet, Some(Reached::named(name))));
+    }
     let addresses = resolve(destination, rules, own_rules, nameservers).await?;
     match destination {
         Destination::Resolver => {
@@ -151,7 +174,11 @@ async fn reach(
             Ok((Outlet::Nameserver(nameserver), Some(Reached::resolver())))
         }
         Destination::Socket(path) => Ok((open_socket(path).await?, Some(Reached::socket(path)))),
-        Destination::Address(_) | Destination::Named(..) | Destination::Name(..) | Destination::Nowhere => {
+        Destination::Address(_)
+        | Destination::Named(..)
+        | Destination::Name(..)
+        | Destination::Service(_)
+        | Destination::Nowhere => {
             let stream = connect(addresses).await?;
             let at = stream.peer_addr().ok();
             let reached = at.map(|at| Reached::asked(destination, own_rules, at));

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use plait_proxy::convert::{Destination, is_path};
+use plait_proxy::convert::{Destination, is_path, is_service};
 
 const WRONG: &str = "not [ADDR:]PORT:HOST:PORT, as in 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80; a path in place of \
-     [ADDR:]PORT or HOST:PORT is a socket, as in /run/user/1000/db:db.example:5432 or 5432:/run/postgresql/.s.PGSQL.5432";
+     [ADDR:]PORT or HOST:PORT is a socket, as in /run/user/1000/db:db.example:5432 or 5432:/run/postgresql/.s.PGSQL.5432; a name alone is a service of the server, as in 8080:web";
 const BAD_PATH: &str = "not the path of a socket: absolute, without // and .., of at most 107 bytes";
 
 /// A place here and its destination.
@@ -66,6 +66,7 @@ impl FromStr for Local {
 fn destination(words: &[&str]) -> Result<Destination, &'static str> {
     match *words {
         [path] if path.starts_with('/') => Ok(Destination::Socket(checked(path)?.to_owned())),
+        [name] if is_service(name) => Ok(Destination::Service(name.to_owned())),
         [host, port] => match (port.parse::<u16>().map_err(|_| WRONG)?, host.parse()) {
             (0, _) => Err(WRONG),
             (port, Ok(address)) => Ok(Destination::Address(SocketAddr::new(address, port))),
@@ -126,6 +127,9 @@ mod tests {
             ("/run/db:db.example:5432", "unix:/run/db:db.example:5432"),
             ("5432:/run/db", "127.0.0.1:5432:unix:/run/db"),
             ("[::1]:5432:/run/db", "[::1]:5432:unix:/run/db"),
+            ("8080:web", "127.0.0.1:8080:service:web"),
+            ("[::1]:8080:web", "[::1]:8080:service:web"),
+            ("/run/web:web", "unix:/run/web:service:web"),
             ("[/run/a:b]:/run/db", "unix:/run/a:b:unix:/run/db"),
         ] {
             assert_eq!(parse(text).as_deref(), Ok(meant));
@@ -133,7 +137,8 @@ mod tests {
         for wrong in [
             "",
             "80",
-            "80:web",
+            "80:80",
+            "web:web",
             "80:web:0",
             "80::80",
             "x:web:80",

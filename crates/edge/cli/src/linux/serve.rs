@@ -18,6 +18,7 @@ use plait_proxy::convert::Instance;
 use plait_proxy::nameservers::Nameservers;
 use plait_proxy::rules::Rule;
 use plait_proxy::serve::Service;
+use plait_proxy::services::{NamedService, Services, twin};
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::target::Target;
 use plait_proxy::url::ServerUrl;
@@ -54,21 +55,25 @@ use crate::{exit, output, protection, session};
 const LAST_SILENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
-#[command(after_help = exit::EXPLANATION, group(clap::ArgGroup::new("service").required(true).args(["forward", "proxy"])))]
+#[command(after_help = exit::EXPLANATION, group(clap::ArgGroup::new("offer").required(true).multiple(true).args(["forward", "proxy", "service"])))]
 pub(crate) struct Serve {
     /// Accept clients at this port. With an address of this machine, a client's first connection must reach that address (all paths may
     /// join).
     #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
     listen: Place,
     /// Connect every client to this service, whatever destination it asks for. unix:/PATH is a socket in the file system of this host.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["proxy", "service"])]
     forward: Option<Target>,
+    /// Offer this service by its name (repeatable). A client asks for it with forward -L PORT:NAME; --allow is about other destinations. A
+    /// client with allow= needs service:NAME there.
+    #[arg(long, value_name = "NAME=HOST:PORT")]
+    service: Vec<NamedService>,
     /// Connect clients to the destinations that they ask for, as far as --allow permits.
     #[arg(long, requires = "allow")]
     proxy: bool,
     /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
     /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable).
-    #[arg(long, value_name = "RULE", conflicts_with = "forward")]
+    #[arg(long, value_name = "RULE", requires = "proxy", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
     /// when it has changed; without the file no client is accepted.
@@ -135,7 +140,8 @@ impl Serve {
 
     /// What makes these options contradict each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        self.options.contradiction().or_else(|| self.guests.contradiction())
+        let twin = || twin(&self.service).map(|name| format!("--service: two services have the name {name}"));
+        self.options.contradiction().or_else(|| self.guests.contradiction()).or_else(twin)
     }
 
     /// Names what is missing for the carrier or the port, before a file is written in vain.
@@ -186,7 +192,7 @@ impl Serve {
         }
         running.is_up();
         let announcement = self.announcement(pin);
-        let (service, strangers) = (Mutex::new(Arc::new(self.service().await)), Repeated::default());
+        let (service, strangers) = (Mutex::new(Arc::new(self.offered().await)), Repeated::default());
         let at = self.listen.address;
         let instance = instance()?;
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
@@ -249,7 +255,15 @@ impl Serve {
         let listen = self.listen;
         match &self.forward {
             Some(to) => format!("port {listen}, forwards to {to}"),
-            None => format!("port {listen}, proxy"),
+            None => {
+                let services = Services::new(self.service.iter().cloned());
+                let names: Vec<_> = services.names().collect();
+                let proxy = Some("proxy".to_owned()).filter(|_| self.proxy);
+                let services = Some(names.join(", ")).filter(|names| !names.is_empty());
+                let services = services.map(|names| format!("services {names}"));
+                let offered = proxy.into_iter().chain(services).collect::<Vec<_>>().join(", ");
+                format!("port {listen}, {offered}")
+            }
         }
     }
 
@@ -261,8 +275,8 @@ impl Serve {
         Duration::from_secs(self.upgrade_drain.into())
     }
 
-    async fn service(&self) -> Service {
-        if let Some(to) = &self.forward {
+    async fn offered(&self) -> Service {
+        for to in self.forward.iter().chain(self.service.iter().map(|service| &service.target)) {
             // The service may start later: a client that waits for it need not wait for the server.
             let found = match to {
                 Target::Tcp(to) => lookup_host(to).await.map(drop),
@@ -271,11 +285,14 @@ impl Serve {
             if let Err(error) = found {
                 output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
+        }
+        if let Some(to) = &self.forward {
             return Service::Forward(to.clone());
         }
         let configured = || Nameservers::in_file("/etc/resolv.conf");
         let nameservers = self.resolver.map_or_else(configured, |given| Nameservers::given([given]));
-        Service::Proxy { rules: self.allow.clone(), nameservers }
+        let services = Services::new(self.service.iter().cloned());
+        Service::Proxy { rules: self.allow.clone(), nameservers, services }
     }
 }
 
@@ -285,8 +302,8 @@ impl Shared {
     async fn apply(&self, option: &str, new: &Command) -> bool {
         let Command::Serve(new) = new else { return false };
         match option {
-            "forward" | "proxy" | "allow" | "resolver" => {
-                let service = Arc::new(new.service().await);
+            "forward" | "proxy" | "allow" | "resolver" | "service" => {
+                let service = Arc::new(new.offered().await);
                 *self.service.lock().unwrap_or_else(PoisonError::into_inner) = service;
                 self.running.is_now(new.what());
             }

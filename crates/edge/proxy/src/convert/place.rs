@@ -1,14 +1,17 @@
-//! Destinations without a port (TLV type 0x7B): sockets in the file system of the server.
+//! Destinations without a port (TLV type 0x7B): sockets in the file system of the server, and its services by name.
 
 use super::{Destination, ErrorCode};
 
-/// Kind and length in a byte each, and the bytes of the path. Zeros fill the last word.
+/// Kind and length in a byte each, and the bytes of the path or the name. Zeros fill the last word.
 pub(super) const TLV_PLACE: u8 = 0x7b;
 const SOCKET: u8 = 1;
-/// Bytes before those of the path.
+const SERVICE: u8 = 2;
+/// Bytes before those of the path or the name.
 const HEAD: usize = 4;
 /// Longest path of a socket: the kernel has 108 bytes for it and a zero.
 const MAX_PATH: usize = 107;
+/// Longest name of a service.
+const MAX_NAME: usize = 63;
 
 /// Whether a text is the absolute path of a socket, written in one way only: rules compare paths as texts.
 pub fn is_path(text: &str) -> bool {
@@ -18,9 +21,20 @@ pub fn is_path(text: &str) -> bool {
         && text.strip_prefix('/').is_some_and(|parts| parts.split('/').all(is_plain))
 }
 
+/// Whether a text is the name of a service: letters, digits, `-`, `_` and `.`, a letter first, so that it is no port and no path.
+pub fn is_service(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.len() <= MAX_NAME && text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(fits)
+}
+
 /// Appends the TLV of a socket.
 pub(super) fn emit_socket(path: &str, out: &mut Vec<u8>) {
     emit(SOCKET, path, out);
+}
+
+/// Appends the TLV of a service.
+pub(super) fn emit_service(name: &str, out: &mut Vec<u8>) {
+    emit(SERVICE, name, out);
 }
 
 fn emit(kind: u8, text: &str, out: &mut Vec<u8>) {
@@ -37,7 +51,8 @@ pub(super) fn parse(tlv: &[u8]) -> Result<Destination, ErrorCode> {
     let text = tlv.get(HEAD..HEAD + len).and_then(|bytes| str::from_utf8(bytes).ok());
     match (kind, text) {
         (SOCKET, Some(path)) if is_path(path) => Ok(Destination::Socket(path.to_owned())),
-        (SOCKET, _) => Err(ErrorCode::MalformedMessage),
+        (SERVICE, Some(name)) if is_service(name) => Ok(Destination::Service(name.to_owned())),
+        (SOCKET | SERVICE, _) => Err(ErrorCode::MalformedMessage),
         _ => Err(ErrorCode::UnsupportedMessage),
     }
 }
@@ -69,11 +84,22 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_no_port_and_no_path() {
+        for good in ["web", "db-1.example", "A_b", &"x".repeat(63)] {
+            assert!(is_service(good), "{good}");
+        }
+        for bad in ["", "80", "-a", "a b", "a/b", "a:b", "a=b", "ä", "*", &"x".repeat(64)] {
+            assert!(!is_service(bad), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_place_that_is_cut_or_unknown_is_refused() {
         let parse = |bytes: &[u8]| parse(bytes).expect_err("refused");
         assert_eq!(parse(&[TLV_PLACE, 1, SOCKET, 0]), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 5, b'/', b'a', 0, 0]), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 2, b'/', 0xff, 0, 0]), ErrorCode::MalformedMessage);
+        assert_eq!(parse(&[TLV_PLACE, 2, SERVICE, 2, b'/', b'a', 0, 0]), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, 99, 2, b'/', b'a', 0, 0]), ErrorCode::UnsupportedMessage);
     }
 }

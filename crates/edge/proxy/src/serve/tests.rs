@@ -44,7 +44,7 @@ fn forwarder(to: &str) -> Service {
 
 fn proxy(rules: &[String]) -> Service {
     let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
-    Service::Proxy { rules, nameservers: Nameservers::given([]) }
+    Service::Proxy { rules, nameservers: Nameservers::given([]), services: Services::default() }
 }
 
 /// Serves a stream that may not wait.
@@ -264,4 +264,30 @@ async fn a_socket_in_the_file_system_is_reached_if_its_rule_or_that_of_the_clien
     std::fs::remove_file(&path).expect("there");
     let gone = ask_for(proxy(&[rule]), None, socket()).await;
     assert_eq!(code(gone), ErrorCode::DestinationUnreachable);
+}
+
+#[tokio::test]
+async fn a_service_is_reached_by_its_name_and_by_clients_that_may_use_it() {
+    let at = shouting_server().await;
+    let offered = Services::new([format!("shout={at}").parse().expect("a service")]);
+    let nameservers = Nameservers::given([]);
+    let service =
+        || Service::Proxy { rules: Vec::new(), nameservers: nameservers.clone(), services: offered.clone() };
+    let named = |name: &str| Destination::Service(name.to_owned());
+    let own = |rule: &str| Some(vec![rule.parse().expect("a rule")]);
+    assert_eq!(ask_for(service(), None, named("shout")).await.expect("connected"), b"HELLO");
+    assert_eq!(ask_for(service(), own("service:shout"), named("shout")).await.expect("connected"), b"HELLO");
+    for rule in ["service:other", "*:*", &format!("127.0.0.1:{}", at.port())] {
+        for name in ["shout", "unknown"] {
+            assert_eq!(
+                code(ask_for(service(), own(rule), named(name)).await),
+                ErrorCode::NotAuthorized,
+                "{rule}"
+            );
+        }
+    }
+    assert_eq!(code(ask_for(service(), None, named("unknown")).await), ErrorCode::DestinationUnreachable);
+    // Its address is no destination, and there is no resolver.
+    assert_eq!(code(ask_for(service(), None, Destination::Address(at)).await), ErrorCode::NotAuthorized);
+    assert_eq!(code(ask_for(service(), None, Destination::Resolver).await), ErrorCode::NotAuthorized);
 }

@@ -19,6 +19,8 @@ fn parse(words: &str) -> Result<Serve, clap::Error> {
 fn there_is_one_service_and_rules_belong_to_a_proxy() {
     assert!(parse("--forward 127.0.0.1:22").is_ok());
     assert!(parse("--proxy --allow *:443 --allow 10.0.0.0/8:*").is_ok());
+    assert!(parse("--service web=h:80 --service db=unix:/run/db").is_ok());
+    assert!(parse("--proxy --allow *:443 --service web=h:80").is_ok());
     for bad in [
         "",
         "--proxy",
@@ -27,6 +29,9 @@ fn there_is_one_service_and_rules_belong_to_a_proxy() {
         "--proxy --allow x",
         "--forward host",
         "--forward host:0",
+        "--forward h:1 --service web=h:80",
+        "--service web=h:80 --allow *:443",
+        "--service web",
     ] {
         assert_eq!(parse(bad).expect_err(bad).exit_code(), 2, "{bad}");
     }
