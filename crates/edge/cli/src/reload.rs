@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The options that decide about clients: they wait for a restart.
 const DOOR: [&str; 7] = ["allow-plain", "anyone", "keys", "listen", "plain", "policy", "protect"];
 /// The options that decide what clients are let in to.
-const SERVICE: [&str; 5] = ["allow", "forward", "proxy", "resolver", "service"];
+const SERVICE: [&str; 6] = ["allow", "forward", "proxy", "proxy-protocol", "resolver", "service"];
 
 /// The command line of this process, and the options that are in effect. All tasks share it.
 #[derive(Clone, Debug)]

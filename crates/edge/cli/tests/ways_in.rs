@@ -106,7 +106,25 @@ fn shouting() -> String {
     at
 }
 
-/// The same at a socket.
+/// A service that sends back what it gets.
+fn repeating() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("bound").to_string();
+    let repeat = |stream: TcpStream| thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(repeat(stream))));
+    at
+}
+
+/// What `plait serve` with these words, which are an error of usage, says.
+fn refusal(words: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = plait(directory.path(), "server", &[&["serve"], words].concat()).output().expect("started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+    said
+}
+
+/// A socket of a service that sends what it gets in capitals.
 fn shouting_at(path: &Path) -> String {
     let listener = UnixListener::bind(path).expect("a socket");
     thread::spawn(move || listener.incoming().flatten().for_each(shout));
@@ -248,9 +266,51 @@ fn services_have_names_and_each_client_those_of_its_own_rules() {
         (["--service", "web=h:80", "--forward", "h:80"], "cannot be used with"),
         (["--service", "80=h:80", "--proxy", "--anyone"], "is not the name of a service"),
     ] {
-        let output = plait(scene.directory.path(), "server", &[&["serve"], &words[..]].concat()).output();
-        let output = output.expect("started");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(why), "{words:?}: {said}");
+        assert!(refusal(&words).contains(why), "{words:?}: {}", refusal(&words));
     }
+}
+
+#[test]
+fn a_service_that_asks_for_it_learns_the_client_and_others_do_not() {
+    let (web, other) = (repeating(), shouting());
+    let scene = Scene::with(&[], |here| {
+        authorize(here, "client", "service:web,service:other");
+        let services = [format!("web={web}"), format!("other={other}")];
+        ["--service", &services[0], "--service", &services[1], "--proxy-protocol", "web"]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    let (_forward, at) = scene.forward(&["-L", "0:other"]);
+    assert_eq!(TcpStream::connect(&at).expect("it listens").talk(), "HELLO");
+    let (_forward, at) = scene.forward(&["-L", "0:web"]);
+    let mut stream = TcpStream::connect(&at).expect("it listens");
+    stream.write_all(b"hello").expect("taken");
+    Talk::end(&stream);
+    let mut header = Vec::new();
+    stream.read_to_end(&mut header).expect("its end");
+    let rest = header.strip_prefix(b"\r\n\r\n\0\r\nQUIT\n\x21\x11").expect("version 2, IPv4");
+    let (len, rest) = rest.split_first_chunk().expect("a length");
+    let (addresses, fields) = rest[..u16::from_be_bytes(*len).into()].split_at(12);
+    assert_eq!(&rest[addresses.len() + fields.len()..], b"hello");
+    let expected = b"\xe0\0\x06client\xe1\0\x32SHA256:";
+    assert!(fields.starts_with(expected), "{fields:?}");
+    assert_eq!(fields.len(), 9 + 3 + 0x32);
+    until("the line", || scene.access_log().contains("\"service:web\""));
+    let log = scene.access_log();
+    let line = log.lines().find(|line| line.contains("\"service:web\"")).expect("there");
+    let port = u16::from_be_bytes([addresses[8], addresses[9]]);
+    assert_eq!(addresses[..8], [127, 0, 0, 1, 127, 0, 0, 1]);
+    assert!(line.contains(&format!("\"from\":\"127.0.0.1:{port}\"")), "{line}");
+    let server: u16 = scene
+        .url
+        .split(['#', '/'])
+        .nth(2)
+        .and_then(|at| at.rsplit_once(':'))
+        .expect("a port")
+        .1
+        .parse()
+        .expect("a number");
+    assert_eq!(addresses[10..], server.to_be_bytes());
+    let said = refusal(&["--service", "web=h:80", "--proxy-protocol", "db"]);
+    assert!(said.contains("db is no name of --service"), "{said}");
 }

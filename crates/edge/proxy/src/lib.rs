@@ -18,6 +18,7 @@ pub mod dns;
 mod dns_cache;
 pub mod http;
 pub mod http_server;
+pub mod introduction;
 pub mod keys;
 mod look_up;
 pub mod names;

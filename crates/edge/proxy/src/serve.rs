@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use crate::asked::{Asked, refuse};
 use crate::convert::{Destination, ErrorCode, Instance};
 use crate::destination::{Unreached, connect, resolve, resolve_service};
+use crate::introduction::Introduction;
 use crate::nameservers::Nameservers;
 use crate::outlet::{Outlet, open_socket};
 use crate::reached::Reached;
@@ -15,7 +16,7 @@ use crate::request;
 use crate::rules::{Rule, allow};
 use crate::services::Services;
 use crate::silence::SilenceLimit;
-use crate::target::Target;
+use crate::target::{Place, Target};
 
 /// The service of a server for its clients.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub enum Service {
 pub struct Client<'a> {
     /// The instance that the client is told.
     pub instance: Option<Instance>,
+    /// For services that learn their clients.
+    pub introduction: Introduction<'a>,
     /// Rules for this client in addition to those of the service.
     pub own_rules: Option<&'a [Rule]>,
     /// Called when the destination of the client is known.
@@ -132,7 +135,7 @@ where
     };
     let to = destination.to_string();
     (client.heard)(&to);
-    let opened = reach(&destination, offer, client.own_rules).await;
+    let opened = reach(&destination, offer, &client).await;
     if let Ok((_, Some(reached))) = &opened {
         (client.joined)(reached.clone());
     }
@@ -154,8 +157,9 @@ type Opened = Result<(Outlet, Option<Reached>), Unreached>;
 async fn reach(
     destination: &Destination,
     Offer { rules, nameservers, services }: Offer<'_>,
-    own_rules: Option<&[Rule]>,
+    client: &Client<'_>,
 ) -> Opened {
+    let own_rules = client.own_rules;
     if let Destination::Service(name) = destination {
         // A client that may not use it does not learn whether it exists.
         if !own_rules.is_none_or(|own| allow(own, destination)) {
@@ -163,7 +167,7 @@ async fn reach(
         }
         let found = services.find(name);
         let target = found.ok_or(Unreached::Refused(ErrorCode::DestinationUnreachable))?;
-        let (outlet, _) = reach_service(target, None).await?;
+        let (outlet, _) = reach_service(target, &Client { own_rules: None, ..*client }).await?;
         return Ok((outlet, Some(Reached::named(name))));
     }
     let addresses = resolve(destination, rules, own_rules, nameservers).await?;
@@ -187,15 +191,23 @@ async fn reach(
     }
 }
 
-/// Connects to the service of a forwarder, as far as the rules of the client allow.
-async fn reach_service(to: &Target, own_rules: Option<&[Rule]>) -> Opened {
-    match to {
-        Target::Tcp(to) => {
+/// Connects to a service as far as the rules of the client allow, and introduces the client if the service wants that.
+async fn reach_service(to: &Target, client: &Client<'_>) -> Opened {
+    let (mut outlet, reached) = reach_place(&to.place, client.own_rules).await?;
+    if to.is_introduced() {
+        outlet.write_all(&client.introduction.header()).await?;
+    }
+    Ok((outlet, reached))
+}
+
+async fn reach_place(place: &Place, own_rules: Option<&[Rule]>) -> Opened {
+    match place {
+        Place::Tcp(to) => {
             let stream = connect(resolve_service(to, own_rules).await?).await?;
             let reached = stream.peer_addr().ok().map(|at| Reached::service(to, at));
             Ok((Outlet::Tcp(stream), reached))
         }
-        Target::Socket(path) => {
+        Place::Socket(path) => {
             let socket = Destination::Socket(path.clone());
             if !own_rules.is_none_or(|own| allow(own, &socket)) {
                 return Err(Unreached::Refused(ErrorCode::NotAuthorized));
@@ -243,7 +255,7 @@ where
 {
     let destination = to.to_string();
     (client.heard)(&destination);
-    let opened = reach_service(to, client.own_rules).await;
+    let opened = reach_service(to, &client).await;
     if let Ok((_, Some(reached))) = &opened {
         (client.joined)(reached.clone());
     }

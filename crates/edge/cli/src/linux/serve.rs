@@ -68,6 +68,10 @@ pub(crate) struct Serve {
     /// client with allow= needs service:NAME there.
     #[arg(long, value_name = "NAME=HOST:PORT")]
     service: Vec<NamedService>,
+    /// Introduce clients to this service by the PROXY protocol, version 2 (repeatable): a name of --service, or the value of --forward. The
+    /// service must expect it. It learns the address of the client, and its name in authorized_clients (type 0xE0) and key (0xE1).
+    #[arg(long, value_name = "SERVICE")]
+    proxy_protocol: Vec<String>,
     /// Connect clients to the destinations that they ask for, as far as --allow permits.
     #[arg(long, requires = "allow")]
     proxy: bool,
@@ -141,7 +145,30 @@ impl Serve {
     /// What makes these options contradict each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let twin = || twin(&self.service).map(|name| format!("--service: two services have the name {name}"));
-        self.options.contradiction().or_else(|| self.guests.contradiction()).or_else(twin)
+        let stray = || {
+            self.stray().map(|name| {
+                format!("--proxy-protocol: {name} is no name of --service, and not the value of --forward")
+            })
+        };
+        self.options.contradiction().or_else(|| self.guests.contradiction()).or_else(twin).or_else(stray)
+    }
+
+    /// A service that should learn its clients and that is not there.
+    fn stray(&self) -> Option<&str> {
+        let forward = self.forward.as_ref().map(Target::to_string);
+        let is_there = |name: &String| {
+            forward.as_ref() == Some(name) || self.service.iter().any(|service| service.name == *name)
+        };
+        self.proxy_protocol.iter().find(|name| !is_there(name)).map(String::as_str)
+    }
+
+    /// The services by name.
+    fn services(&self) -> Services {
+        let all = self.service.iter().cloned();
+        Services::new(all.map(|NamedService { name, target }| {
+            let target = target.introduced(self.proxy_protocol.contains(&name));
+            NamedService { name, target }
+        }))
     }
 
     /// Names what is missing for the carrier or the port, before a file is written in vain.
@@ -256,7 +283,7 @@ impl Serve {
         match &self.forward {
             Some(to) => format!("port {listen}, forwards to {to}"),
             None => {
-                let services = Services::new(self.service.iter().cloned());
+                let services = self.services();
                 let names: Vec<_> = services.names().collect();
                 let proxy = Some("proxy".to_owned()).filter(|_| self.proxy);
                 let services = Some(names.join(", ")).filter(|names| !names.is_empty());
@@ -278,21 +305,21 @@ impl Serve {
     async fn offered(&self) -> Service {
         for to in self.forward.iter().chain(self.service.iter().map(|service| &service.target)) {
             // The service may start later: a client that waits for it need not wait for the server.
-            let found = match to {
-                Target::Tcp(to) => lookup_host(to).await.map(drop),
-                Target::Socket(path) => std::fs::metadata(path).map(drop),
+            let found = match (to.address(), to.socket()) {
+                (Some(address), _) => lookup_host(address).await.map(drop),
+                (None, socket) => socket.map_or(Ok(()), |path| std::fs::metadata(path).map(drop)),
             };
             if let Err(error) = found {
                 output::say(&format!("warning: cannot find {to}, and clients will be refused: {error}"));
             }
         }
         if let Some(to) = &self.forward {
-            return Service::Forward(to.clone());
+            let is_introduced = self.proxy_protocol.contains(&to.to_string());
+            return Service::Forward(to.clone().introduced(is_introduced));
         }
         let configured = || Nameservers::in_file("/etc/resolv.conf");
         let nameservers = self.resolver.map_or_else(configured, |given| Nameservers::given([given]));
-        let services = Services::new(self.service.iter().cloned());
-        Service::Proxy { rules: self.allow.clone(), nameservers, services }
+        Service::Proxy { rules: self.allow.clone(), nameservers, services: self.services() }
     }
 }
 
@@ -302,7 +329,7 @@ impl Shared {
     async fn apply(&self, option: &str, new: &Command) -> bool {
         let Command::Serve(new) = new else { return false };
         match option {
-            "forward" | "proxy" | "allow" | "resolver" | "service" => {
+            "forward" | "proxy" | "proxy-protocol" | "allow" | "resolver" | "service" => {
                 let service = Arc::new(new.offered().await);
                 *self.service.lock().unwrap_or_else(PoisonError::into_inner) = service;
                 self.running.is_now(new.what());

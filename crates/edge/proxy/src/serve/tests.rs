@@ -10,13 +10,20 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::asked::asked;
 use crate::request::{Answer, RequestError, answer, ask};
+use crate::services::NamedService;
 
 static UNLIMITED: LazyLock<SilenceLimit> = LazyLock::new(|| SilenceLimit::new(None));
+
+fn introduction() -> Introduction<'static> {
+    let [from, to] = ["192.0.2.1:40000", "198.51.100.1:7443"].map(|text| text.parse().expect(text));
+    Introduction { from, to, name: Some("ada"), key: None }
+}
 
 /// A client without an identity.
 fn any_client(own_rules: Option<&[Rule]>) -> Client<'_> {
     Client {
         instance: Some(Instance([3; 16])),
+        introduction: introduction(),
         own_rules,
         heard: &|_| {},
         joined: &|_| {},
@@ -290,4 +297,27 @@ async fn a_service_is_reached_by_its_name_and_by_clients_that_may_use_it() {
     // Its address is no destination, and there is no resolver.
     assert_eq!(code(ask_for(service(), None, Destination::Address(at)).await), ErrorCode::NotAuthorized);
     assert_eq!(code(ask_for(service(), None, Destination::Resolver).await), ErrorCode::NotAuthorized);
+}
+
+#[tokio::test]
+async fn a_service_learns_its_client_if_it_is_marked_and_no_other_destination_does() {
+    let at = shouting_server().await;
+    let header = introduction().header().to_ascii_uppercase();
+    let introduced = [&header[..], b"HELLO"].concat();
+    let target = |is_introduced| at.to_string().parse::<Target>().expect("one").introduced(is_introduced);
+    let anywhere = || Destination::Name("anywhere.example".into(), 1);
+    let got = ask_for(Service::Forward(target(true)), None, anywhere()).await.expect("connected");
+    assert_eq!(got, introduced);
+    let service = || Service::Proxy {
+        rules: vec![format!("127.0.0.1:{}", at.port()).parse().expect("a rule")],
+        nameservers: Nameservers::given([]),
+        services: Services::new([("marked", true), ("other", false)].map(|(name, is_introduced)| {
+            NamedService { name: name.to_owned(), target: target(is_introduced) }
+        })),
+    };
+    let named = |name: &str| Destination::Service(name.to_owned());
+    assert_eq!(ask_for(service(), None, named("marked")).await.expect("connected"), introduced);
+    for to in [named("other"), Destination::Address(at)] {
+        assert_eq!(ask_for(service(), None, to).await.expect("connected"), b"HELLO");
+    }
 }

@@ -12,6 +12,7 @@ use plait::{Peer, Stream};
 use plait_proxy::asked::{Asked, asked, turn_away};
 use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Destination;
+use plait_proxy::introduction::Introduction;
 use plait_proxy::serve::{Client, Outcome, serve};
 use tokio::time::{Instant, timeout};
 
@@ -121,8 +122,11 @@ async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
         listed.comes_from(name);
     }
     let started = Instant::now();
+    let key = guest.and(shown_by(stream.peer_identity())).map(|key| key.to_string());
+    let introduction = Introduction { from, to: stream.local_addr(), name: named, key: key.as_deref() };
     let as_seen = Client {
         instance,
+        introduction,
         own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
         heard: &|destination| {
             listed.goes_to(destination);
