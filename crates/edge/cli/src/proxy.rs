@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use plait_keys::read_secret;
 use plait_proxy::convert::Destination;
+use plait_proxy::direct::{Direct, DirectRule};
 use plait_proxy::socks::Credentials;
 use plait_proxy::{http_server, socket, socks_server};
 use tokio::net::TcpStream;
@@ -48,6 +49,10 @@ pub(crate) struct Proxy {
     /// File with the password that clients must give, in its first line.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
+    /// Connect to these destinations directly and without protection (repeatable): NAME, *.NAME for all names below it, a network, or @FILE
+    /// with such values, one a line. This host looks the names up. Networks are about addresses that clients name, not about those of names.
+    #[arg(long, value_name = "WHAT")]
+    direct: Vec<DirectRule>,
     #[command(flatten)]
     server: TowardsLater,
 }
@@ -84,6 +89,10 @@ impl Proxy {
             opened = self.server.open(running, is_away) => opened?,
             _ = &mut stopped => return Ok(()),
         };
+        let direct = Arc::new(Direct::new(&self.direct));
+        if let Some(warning) = direct.warning() {
+            say(&warning);
+        }
         // For people, and for scripts that wait for it.
         say(&what);
         service.is_ready().await;
@@ -100,7 +109,8 @@ impl Proxy {
             };
             match accepted {
                 Ok((client, _)) => {
-                    clients.spawn(serve_one((client, speaks), dial.clone(), credentials.clone()));
+                    let ways = (dial.clone(), direct.clone());
+                    clients.spawn(serve_one((client, speaks), ways, credentials.clone()));
                 }
                 Err(error) => shortage.wait(&error).await,
             }
@@ -145,21 +155,24 @@ enum Speaks {
 
 async fn serve_one(
     (client, speaks): (TcpStream, Speaks),
-    dial: Arc<LateDial>,
+    (dial, direct): (Arc<LateDial>, Arc<Direct>),
     credentials: Option<Credentials>,
 ) {
     socket::prepare(&client);
-    let mut destination = None;
-    let heard = |to: &Destination| destination = Some(to.to_string());
+    let (mut destination, mut is_direct) = (None, false);
+    let heard = |to: &Destination| (destination, is_direct) = (Some(to.to_string()), direct.takes(to));
+    let ways = (&*dial, &*direct);
     let served = match (speaks, client.local_addr()) {
-        (Speaks::Socks, _) => socks_server::serve_client(client, &*dial, credentials, heard).await,
-        (Speaks::Http, Ok(at)) => http_server::serve_client(client, &*dial, (credentials, at), heard).await,
+        (Speaks::Socks, _) => socks_server::serve_client(client, ways, credentials, heard).await,
+        (Speaks::Http, Ok(at)) => http_server::serve_client(client, ways, (credentials, at), heard).await,
         // It has gone already.
         (Speaks::Http, Err(error)) => Err(error.into()),
     };
     match served {
-        Ok((sent, received)) => tracing::info!(destination, sent, received, "a connection has ended"),
-        Err(error) => tracing::info!(destination, %error, "a connection has ended early"),
+        Ok((sent, received)) => {
+            tracing::info!(destination, is_direct, sent, received, "a connection has ended");
+        }
+        Err(error) => tracing::info!(destination, is_direct, %error, "a connection has ended early"),
     }
 }
 

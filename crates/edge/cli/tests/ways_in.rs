@@ -1,4 +1,5 @@
-//! Ways in and out beside ports: sockets in the file system, services by name. Everything is on this machine, over UDP.
+//! Ways in and out beside ports: sockets in the file system, services by name, destinations that
+//! are reached directly. Everything is on this machine, over UDP.
 
 #![allow(clippy::disallowed_methods, reason = "processes, threads, sockets and files")]
 
@@ -6,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -313,4 +314,64 @@ fn a_service_that_asks_for_it_learns_the_client_and_others_do_not() {
     assert_eq!(addresses[10..], server.to_be_bytes());
     let said = refusal(&["--service", "web=h:80", "--proxy-protocol", "db"]);
     assert!(said.contains("db is no name of --service"), "{said}");
+}
+
+/// Asks a SOCKS5 proxy for a name or an address, and talks; `Err` is the code of a refusal.
+fn by_socks(proxy: &str, host: &str, port: u16) -> Result<String, u8> {
+    let mut stream = TcpStream::connect(proxy).expect("it listens");
+    let name = [&[3, u8::try_from(host.len()).expect("short")], host.as_bytes()].concat();
+    let to = host.parse::<Ipv4Addr>().map_or(name, |ip| [&[1][..], &ip.octets()].concat());
+    stream.write_all(&[&[5, 1, 0, 5, 1, 0][..], &to, &port.to_be_bytes()].concat()).expect("taken");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("an answer");
+    if answer[3] == 0 { Ok(stream.talk()) } else { Err(answer[3]) }
+}
+
+#[test]
+fn a_proxy_reaches_what_is_listed_directly_and_says_so() {
+    let (here, secret) = (shouting(), shouting());
+    let scene = Scene::new(|_| vec!["--proxy".to_owned(), "--allow".to_owned(), here.clone()]);
+    let port = |at: &str| at.rsplit_once(':').expect("a port").1.parse::<u16>().expect("a number");
+    fs::write(scene.file("list"), "# this host\n127.0.0.2/31 # not the first\n*.corp.example\n")
+        .expect("written");
+    let words = ["proxy", "-v", "--socks", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let direct = ["--direct", "localhost", "--direct", "@list"];
+    let command = scene.command(&[&words[..], &direct].concat());
+    let mut proxy = start(scene.directory.path(), "proxy", command);
+    let line = proxy.wait_for_line("SOCKS5 at ", TIMEOUT).expect("its address");
+    let (socks, http) =
+        line.split_once("SOCKS5 at ").and_then(|(_, at)| at.split_once(", HTTP at ")).expect(&line);
+    let said = proxy.errors();
+    assert!(said.contains("without protection: localhost, 2 rules of list"), "{said}");
+    // The rules of the server do not allow it, and it is not asked.
+    assert_eq!(by_socks(socks, "localhost", port(&secret)).as_deref(), Ok("HELLO"));
+    let log = |text: &str| {
+        proxy.errors().lines().any(|line| line.contains(text) && line.contains("is_direct=true"))
+    };
+    until("the line of the log", || log("localhost:"));
+    assert_eq!(by_socks(socks, "127.0.0.1", port(&here)).as_deref(), Ok("HELLO"), "by the server");
+    assert_eq!(by_socks(socks, "127.0.0.1", port(&secret)), Err(2), "the server refuses");
+    let access = scene.access_log();
+    assert!(access.contains(&here) && !access.contains("localhost"), "{access}");
+    // By HTTP, to another address of this host.
+    let listener = TcpListener::bind("127.0.0.3:0").expect("a port");
+    let at = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 1000];
+            let _ = stream.read(&mut head);
+            let _ =
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnear");
+        }
+    });
+    let mut stream = TcpStream::connect(http).expect("it listens");
+    write!(stream, "GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n").expect("taken");
+    let mut page = String::new();
+    let _ = stream.read_to_string(&mut page);
+    assert!(page.ends_with("near"), "{page}");
+    // Nothing listens there: an answer, and no connection to the server.
+    assert_eq!(by_socks(socks, "127.0.0.2", 1), Err(5));
+    fs::write(scene.file("list"), "127.0.0.2/31\nweb.example:80\n").expect("written");
+    let (code, said) = scene.fails(&["proxy", "--direct", "@list"]);
+    assert!(code == Some(2) && said.contains("list:2: `web.example:80`"), "{code:?}: {said}");
 }

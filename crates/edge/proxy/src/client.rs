@@ -117,7 +117,7 @@ pub enum Early<'a> {
 }
 
 impl Early<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Once(bytes) | Self::Repeatable(bytes) => bytes,
         }

@@ -5,6 +5,8 @@
 //! answers come in any order. If the stream breaks, queries without an answer are repeated once over another. Answers are cached for their
 //! time to live, and no longer.
 //!
+//! Names that are reached directly are asked for at the nameservers of this host, in the same way: the server may not know them.
+//!
 //! An answer over UDP has at most the length that its query allows. A longer one is cut, and the program asks again over TCP.
 
 use std::collections::BTreeMap;
@@ -18,19 +20,22 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{Duration, Instant, interval, timeout};
 
-use crate::client::{self, Dialer, Early, Opened};
-use crate::convert::Destination;
+use crate::client::Dialer;
+use crate::direct::Direct;
 use crate::dns_cache::Cache;
 use crate::names::Names;
+use crate::nameservers::Nameservers;
 use crate::request::RequestError;
 
 mod addresses;
 mod messages;
 mod streams;
+mod upstream;
 
 pub(crate) use addresses::{addresses_in, is_host};
 
-use messages::{HEADER, MAX_DATAGRAM, RESPONSE, error_for, failure, fitted, is_query};
+use self::upstream::{OfServer, Upstream};
+use messages::{HEADER, MAX_DATAGRAM, RESPONSE, error_for, failure, fitted, is_query, name_in};
 
 /// Time after which a program's resolver asks again anyway.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,7 +69,7 @@ enum Asker {
 }
 
 /// Answers the queries that arrive at the sockets for IPv4 and IPv6, or over connections to `listener`, until a socket fails. `names` learns
-/// the answers.
+/// the answers. Names that `direct` takes are asked for at the nameservers of this host.
 ///
 /// # Errors
 /// A socket failed.
@@ -72,17 +77,22 @@ pub async fn serve_queries<D: Dialer>(
     (socket, socket6): (UdpSocket, Option<UdpSocket>),
     listener: TcpListener,
     dialer: Arc<D>,
-    names: Arc<Names>,
+    (names, direct): (Arc<Names>, Arc<Direct>),
 ) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
     let (apart, set_apart) = mpsc::channel(MAX_APART);
-    let door = Arc::new(Door { socket, socket6, cache: Mutex::default(), names });
+    let (here, queued_here) = mpsc::channel(MAX_WAITING);
+    let (apart_here, set_apart_here) = mpsc::channel(MAX_APART);
+    let door = Arc::new(Door { socket, socket6, cache: Mutex::default(), names, direct, here });
+    let (server, own) = (OfServer(&*dialer), Nameservers::in_file("/etc/resolv.conf"));
     tokio::select! {
         failed = take_queries(Some(&door.socket), &door, &queue) => failed,
         failed = take_queries(door.socket6.as_ref(), &door, &queue) => failed,
         () = streams::accept_all(listener, &door, &queue) => Ok(()),
-        () = ask_all(&door, &*dialer, queued, apart) => Ok(()),
-        () = ask_apart(&door, &*dialer, set_apart) => Ok(()),
+        () = ask_all(&door, &server, queued, apart) => Ok(()),
+        () = ask_apart(&door, &server, set_apart) => Ok(()),
+        () = ask_all(&door, &own, queued_here, apart_here) => Ok(()),
+        () = ask_apart(&door, &own, set_apart_here) => Ok(()),
     }
 }
 
@@ -93,6 +103,9 @@ struct Door {
     socket6: Option<UdpSocket>,
     cache: Mutex<Cache>,
     names: Arc<Names>,
+    direct: Arc<Direct>,
+    /// Queries for the nameservers of this host.
+    here: Sender<Query>,
 }
 
 impl Door {
@@ -121,6 +134,13 @@ impl Door {
         self.answer(query, failure(&query.bytes)).await;
     }
 
+    /// The queue of a query: that of this host for names that are reached directly.
+    fn queue_for<'a>(&'a self, message: &[u8], queue: &'a Sender<Query>) -> &'a Sender<Query> {
+        let is_direct =
+            self.direct.has_names() && name_in(message).is_some_and(|name| self.direct.takes_name(&name));
+        if is_direct { &self.here } else { queue }
+    }
+
     /// Answers a message from here if that is possible; otherwise queues it. Returns whether it has or will have an answer.
     async fn take(&self, message: &[u8], from: Asker, queue: &Sender<Query>) -> bool {
         if message.len() < HEADER || message[2] & RESPONSE != 0 {
@@ -136,7 +156,7 @@ impl Door {
         let known = self.cache().find(message, now);
         if let Some(response) = known {
             self.answer(&query, response).await;
-        } else if let Err(full) = queue.try_send(query) {
+        } else if let Err(full) = self.queue_for(message, queue).try_send(query) {
             self.fail(&full.into_inner()).await;
         }
         true
@@ -155,7 +175,7 @@ async fn take_queries(socket: Option<&UdpSocket>, door: &Door, queue: &Sender<Qu
 
 /// Asks the queued queries over one stream after the other, each until it breaks or the queue is empty. The first query without an answer
 /// may be the reason of a broken stream: it is set apart, and the others are asked again.
-async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>, apart: Sender<Query>) {
+async fn ask_all<U: Upstream>(door: &Door, upstream: &U, mut queued: Receiver<Query>, apart: Sender<Query>) {
     let mut again = Vec::new();
     loop {
         if again.is_empty() {
@@ -164,7 +184,7 @@ async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>
         }
         let mut asked = Asked::default();
         again.drain(..).for_each(|query| asked.ask(query));
-        let was_open = asked.run(door, dialer, &mut queued).await;
+        let was_open = asked.run(door, upstream, &mut queued).await;
         for (number, mut query) in asked.waiting.into_values().enumerate() {
             // Without an answer programs wait; "server failure" lets them continue.
             if query.until <= Instant::now() || (!was_open && query.tries >= MAX_TRIES) {
@@ -183,23 +203,15 @@ async fn ask_all<D: Dialer>(door: &Door, dialer: &D, mut queued: Receiver<Query>
 }
 
 /// Asks each query that was set apart once more, over a stream of its own.
-async fn ask_apart<D: Dialer>(door: &Door, dialer: &D, mut apart: Receiver<Query>) {
+async fn ask_apart<U: Upstream>(door: &Door, upstream: &U, mut apart: Receiver<Query>) {
     while let Some(query) = apart.recv().await {
         let mut asked = Asked { is_alone: true, ..Asked::default() };
         asked.ask(query);
-        asked.run(door, dialer, &mut apart).await;
+        asked.run(door, upstream, &mut apart).await;
         for query in asked.waiting.into_values() {
             door.fail(&query).await;
         }
     }
-}
-
-/// A stream to the server's resolver, with queries in flight, and the first bytes received.
-async fn open<D: Dialer>(dialer: &D, asked: &mut Asked) -> Result<(D::Stream, Vec<u8>), RequestError> {
-    let outgoing = std::mem::take(&mut asked.outgoing);
-    let Opened { stream, first } =
-        client::open(dialer, Destination::Resolver, Early::Repeatable(&outgoing)).await?;
-    Ok((stream, first))
 }
 
 /// The queries of one stream.
@@ -216,8 +228,9 @@ struct Asked {
 
 impl Asked {
     /// Asks over a stream until it breaks or the queue is empty; returns whether there was one. The remaining queries have no answer.
-    async fn run<D: Dialer>(&mut self, door: &Door, dialer: &D, queued: &mut Receiver<Query>) -> bool {
-        let opened = timeout(QUERY_TIMEOUT, open(dialer, self)).await;
+    async fn run<U: Upstream>(&mut self, door: &Door, upstream: &U, queued: &mut Receiver<Query>) -> bool {
+        let outgoing = std::mem::take(&mut self.outgoing);
+        let opened = timeout(QUERY_TIMEOUT, upstream.open(&outgoing)).await;
         let was_open = matches!(opened, Ok(Ok(_)));
         let ended = match opened {
             Ok(Ok((stream, got))) => self.exchange(door, stream, got, queued).await,

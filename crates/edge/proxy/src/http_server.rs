@@ -10,8 +10,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
 use crate::asked::drain;
-use crate::client::{Dialer, Early, ForwardError, join, open};
+use crate::client::{Dialer, Early, ForwardError};
 use crate::convert::Destination;
+use crate::direct::{Direct, join, open};
 use crate::http::{self, CONNECTED, MAX_HEAD, Read, Request};
 use crate::relay::Abort;
 use crate::request::RequestError;
@@ -28,7 +29,7 @@ const TALK_TIMEOUT: Duration = Duration::from_secs(30);
 /// connection was reset).
 pub async fn serve_client<D: Dialer>(
     mut client: TcpStream,
-    dialer: &D,
+    (dialer, direct): (&D, &Direct),
     (required, at): (Option<Credentials>, SocketAddr),
     heard: impl FnOnce(&Destination),
 ) -> Result<(u64, u64), ForwardError> {
@@ -59,7 +60,7 @@ pub async fn serve_client<D: Dialer>(
         None => rest,
     };
     let early = if is_idempotent { Early::Repeatable(&first) } else { Early::Once(&first) };
-    match open(dialer, to, early).await {
+    match open((dialer, direct), to, early).await {
         Ok(opened) => {
             if head.is_none() {
                 client.write_all(CONNECTED).await.map_err(ForwardError::Program)?;

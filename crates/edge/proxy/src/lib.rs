@@ -14,6 +14,7 @@ pub mod clients;
 pub mod convert;
 mod copying;
 pub mod destination;
+pub mod direct;
 pub mod dns;
 mod dns_cache;
 pub mod http;
@@ -26,6 +27,7 @@ pub mod nameservers;
 mod outlet;
 #[cfg(target_os = "linux")]
 pub mod passed;
+pub mod prefix;
 pub mod reached;
 pub mod relay;
 pub mod request;

@@ -6,8 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::client::{Dialer, Early, ForwardError, join, open};
+use crate::client::{Dialer, Early, ForwardError};
 use crate::convert::Destination;
+use crate::direct::{Direct, join, open};
 use crate::request::RequestError;
 use crate::socks::{Conversation, Credentials, Reply, Step, reply};
 
@@ -23,7 +24,7 @@ const MAX_TALK: usize = 257 + 513 + 262;
 /// connection was reset).
 pub async fn serve_client<D: Dialer>(
     mut client: TcpStream,
-    dialer: &D,
+    (dialer, direct): (&D, &Direct),
     required: Option<Credentials>,
     heard: impl FnOnce(&Destination),
 ) -> Result<(u64, u64), ForwardError> {
@@ -33,7 +34,7 @@ pub async fn serve_client<D: Dialer>(
     };
     heard(&to);
     // A client waits for the reply before it sends, so the server's answer is waited for as well.
-    match open(dialer, to, Early::Once(&first)).await {
+    match open((dialer, direct), to, Early::Once(&first)).await {
         Ok(opened) => {
             client.write_all(&reply(Reply::Succeeded)).await.map_err(ForwardError::Program)?;
             let (sent, received) = join(dialer, &mut client, opened).await?;

@@ -25,7 +25,6 @@ mod paths;
 mod place;
 mod plaits;
 mod port;
-mod prefix;
 pub(crate) mod prerequisite;
 pub(crate) mod renewal;
 mod repeated;

@@ -14,10 +14,10 @@ use nix::unistd::{Uid, User};
 use plait::Carriers;
 use plait_proxy::client::{self, Dialer as _, ForwardError};
 use plait_proxy::convert::Destination;
+use plait_proxy::direct::{Direct, DirectRule, connect_directly};
 use plait_proxy::dns;
 use plait_proxy::names::Names;
 use plait_proxy::relay::{Abort, relay};
-use plait_proxy::request::RequestError;
 use plait_proxy::run::{Enclosed, Listeners, enclose, exit, original_destination};
 use plait_proxy::silence::SilenceLimit;
 use plait_proxy::socket;
@@ -27,7 +27,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::dial::{Dial, Towards};
 use crate::linux::limits;
-use crate::linux::prefix::Prefix;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::waiting::{Reached, Waiting};
 use crate::listening::accept;
@@ -57,9 +56,11 @@ const CHILD: &str = "__enclosed";
 pub(crate) struct Run {
     #[command(flatten)]
     towards: Towards,
-    /// Connect to these addresses directly and without protection (repeatable).
-    #[arg(long, value_name = "CIDR")]
-    direct: Vec<Prefix>,
+    /// Connect to these destinations directly and without protection (repeatable): NAME, *.NAME for all names below it, a network, or @FILE
+    /// with such values, one a line. The nameservers of this host answer for the names. An address with several names goes directly if all
+    /// of them do.
+    #[arg(long, value_name = "WHAT")]
+    direct: Vec<DirectRule>,
     /// Run the program as this user, while plait stays root [default: the user that called sudo, otherwise the user that runs
     /// plait].
     #[arg(long, value_name = "NAME")]
@@ -131,6 +132,10 @@ impl Run {
         if interrupted.is_finished() {
             return Err(interrupted.await?.into());
         }
+        let direct = Direct::new(&direct);
+        if let Some(warning) = direct.warning() {
+            say(&warning);
+        }
         enclosed.go().context("the program's process has ended")?;
         let mut flows = JoinSet::new();
         let ended = serve_until_it_ends(&mut enclosed, listeners, direct.into(), &dial, &mut flows).await?;
@@ -177,7 +182,7 @@ fn found(name: &str) -> anyhow::Result<User> {
 async fn serve_until_it_ends(
     enclosed: &mut Enclosed,
     listeners: Listeners,
-    direct: Arc<[Prefix]>,
+    direct: Arc<Direct>,
     dial: &Arc<Dial>,
     flows: &mut JoinSet<()>,
 ) -> anyhow::Result<i32> {
@@ -185,7 +190,8 @@ async fn serve_until_it_ends(
     let (tcp6, dns6) = v6.unzip();
     let mut end = pin!(enclosed.wait());
     let names = Arc::<Names>::default();
-    let mut queries = pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), names.clone()));
+    let mut queries =
+        pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), (names.clone(), direct.clone())));
     let mut waiting = Waiting::new(gate, dial.clone(), (direct.clone(), names.clone()));
     let (begun, mut has_opened) = (Instant::now(), false);
     let mut shortage = Shortage::default();
@@ -227,19 +233,22 @@ async fn carry(
     mut program: TcpStream,
     (destination, to, reached): (Destination, SocketAddr, Option<Reached>),
     dial: Arc<Dial>,
-    direct: Arc<[Prefix]>,
+    direct: Arc<Direct>,
 ) {
     socket::prepare(&program);
     let result = match reached {
         Some(Reached::Server(opened)) => client::join(&*dial, &mut program, *opened).await,
         Some(Reached::Directly(target)) => relay_directly(&mut program, target, &dial.silence_limit()).await,
-        None if direct.iter().any(|prefix| prefix.contains(to.ip())) => match dial_directly(to).await {
-            Ok(target) => relay_directly(&mut program, target, &dial.silence_limit()).await,
-            Err(error) => {
-                program.abort();
-                Err(error)
+        None if direct.takes(&destination) => {
+            tracing::info!(%destination, "a connection goes directly");
+            match connect_directly(&destination).await {
+                Ok(target) => relay_directly(&mut program, target, &dial.silence_limit()).await,
+                Err(error) => {
+                    program.abort();
+                    Err(error.into())
+                }
             }
-        },
+        }
         None => client::forward(&*dial, &mut program, destination).await,
     };
     match result {
@@ -257,14 +266,6 @@ async fn carry(
             tracing::debug!(%to, "it was to go there");
         }
     }
-}
-
-/// A connection without protection, as --direct wants it.
-pub(crate) async fn dial_directly(to: SocketAddr) -> Result<TcpStream, ForwardError> {
-    let refused = |error: io::Error| RequestError::Refused(plait_proxy::destination::code_of(&error));
-    let target = TcpStream::connect(to).await.map_err(refused)?;
-    socket::prepare(&target);
-    Ok(target)
 }
 
 async fn relay_directly(

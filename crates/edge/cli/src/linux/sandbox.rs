@@ -123,6 +123,8 @@ impl Places {
             let target = file.canonicalize().ok();
             readable.extend([Some(file), target].into_iter().flatten().map(|file| parent(&file)));
         }
+        let lists = in_effect.get("direct").into_iter().flatten().filter_map(|word| word.strip_prefix('@'));
+        readable.extend(lists.map(|file| parent(Path::new(file))));
         let mut writable: Vec<_> = WRITABLE.iter().map(PathBuf::from).collect();
         writable.extend(files(&WRITTEN).iter().map(|file| parent(file)));
         let sockets = in_effect.get("local").into_iter().flatten().filter_map(|word| socket_of(word));
@@ -238,6 +240,7 @@ mod tests {
         let has = |places: &[PathBuf], path: &str| places.iter().any(|place| place == Path::new(path));
         assert!(has(&of("certificate", "/srv/tls/gw.pem").readable, "/srv/tls"));
         assert!(has(&of("pcap", "out.pcapng").writable, "."));
+        assert!(has(&of("direct", "@/srv/lists/direct").readable, "/srv/lists"));
         assert!(has(&of("local", "/srv/app/db.sock:db:5432").writable, "/srv/app"));
         assert!(has(&of("metrics", "unix:/srv/plait/metrics.sock").writable, "/srv/plait"));
         let default = Places::of(&InEffect::new());

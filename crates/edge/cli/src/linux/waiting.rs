@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use plait_proxy::client::{self, Dialer, Early, ForwardError, Opened};
 use plait_proxy::convert::Destination;
+use plait_proxy::direct::{Direct, connect_directly};
 use plait_proxy::names::Names;
 use plait_proxy::run::{Gate, Knock, Syn};
 use tokio::net::TcpStream;
@@ -15,8 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, interval};
 
 use crate::dial::Watched;
-use crate::linux::prefix::Prefix;
-use crate::linux::run::dial_directly;
 use crate::output::say;
 
 /// How long an opened stream waits for its program: some retransmissions of its SYN.
@@ -40,7 +39,7 @@ enum Begun {
 pub(crate) struct Waiting<D> {
     gate: Option<Gate>,
     dial: Arc<D>,
-    direct: Arc<[Prefix]>,
+    direct: Arc<Direct>,
     names: Arc<Names>,
     opening: JoinSet<(Syn, Result<Reached, ForwardError>)>,
     begun: BTreeMap<Way, Begun>,
@@ -51,11 +50,7 @@ pub(crate) struct Waiting<D> {
 }
 
 impl<D: Dialer<Stream = Watched>> Waiting<D> {
-    pub(crate) fn new(
-        gate: Option<Gate>,
-        dial: Arc<D>,
-        (direct, names): (Arc<[Prefix]>, Arc<Names>),
-    ) -> Self {
+    pub(crate) fn new(gate: Option<Gate>, dial: Arc<D>, (direct, names): (Arc<Direct>, Arc<Names>)) -> Self {
         let (opening, begun) = (JoinSet::new(), BTreeMap::new());
         let look = interval(PATIENCE / 2);
         Self {
@@ -177,10 +172,11 @@ async fn open<D: Dialer<Stream = Watched>>(
     syn: Syn,
     destination: Destination,
     dial: Arc<D>,
-    direct: Arc<[Prefix]>,
+    direct: Arc<Direct>,
 ) -> (Syn, Result<Reached, ForwardError>) {
-    let outcome = if direct.iter().any(|prefix| prefix.contains(syn.to.ip())) {
-        dial_directly(syn.to).await.map(Reached::Directly)
+    let outcome = if direct.takes(&destination) {
+        tracing::info!(destination = %destination, "a connection goes directly");
+        connect_directly(&destination).await.map(Reached::Directly).map_err(ForwardError::from)
     } else {
         let opened = client::open(&*dial, destination, Early::Once(&[])).await;
         opened.map(|opened| Reached::Server(Box::new(opened))).map_err(ForwardError::from)

@@ -296,7 +296,7 @@ pub(crate) fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, told: i
 }
 
 /// DNS over TCP: an address for [`NAME`], and no other name.
-fn answer_queries(mut stream: TcpStream) {
+pub(crate) fn answer_queries(mut stream: TcpStream) {
     let mut len = [0; 2];
     while stream.read_exact(&mut len).is_ok() {
         let mut query = vec![0; usize::from(u16::from_be_bytes(len))];

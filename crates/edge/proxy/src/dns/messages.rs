@@ -64,6 +64,14 @@ pub(super) fn is_query(message: &[u8]) -> bool {
     message.get(4..6) == Some(&[0, 1]) && records_of(message, |_, _| {}).is_some()
 }
 
+/// The name in the one question of a message.
+pub(super) fn name_in(message: &[u8]) -> Option<String> {
+    let mut parser = Parser::from_ref(message);
+    parser.advance(HEADER).ok()?;
+    let question = Question::<ParsedName<_>>::parse(&mut parser).ok()?;
+    Some(question.qname().to_string())
+}
+
 /// The length of UDP messages that a query allows, if it says one (RFC 6891).
 fn option_of(query: &[u8]) -> Option<u16> {
     let mut class = None;
@@ -135,6 +143,12 @@ mod tests {
             assert_eq!(cut[4..HEADER], [0, 1, 0, 0, 0, 0, 0, u8::from(allows.is_some())]);
             assert_eq!(records_of(&cut, |kind, _| assert_eq!(kind, Rtype::OPT)), Some(()), "{cut:?}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_query_is_that_of_its_question() {
+        assert_eq!(name_in(&query(None)).as_deref(), Some("files.example"));
+        assert_eq!(name_in(b"\0\0\0\0"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{DuplexStream, duplex};
 
 use super::*;
-use crate::convert::Instance;
+use crate::convert::{Destination, Instance};
 use crate::dns::messages::FORMAT_ERROR;
 use crate::request;
 use crate::silence::SilenceLimit;
@@ -137,7 +137,7 @@ async fn no_streams() -> TcpListener {
 async fn ask(far: Far, count: u32) -> Vec<Vec<u8>> {
     let server = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("bound");
-    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Arc::default()));
+    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Default::default()));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     program.send_to(b"short", at).await.expect("sent and ignored");
     for number in 0..count {
@@ -176,7 +176,7 @@ async fn an_answer_is_repeated_from_the_cache_while_it_is_true() {
     let dialed: Arc<AtomicUsize> = Arc::default();
     // The second query has no answer but the cached one.
     let far = Far { dialed: Arc::clone(&dialed), records: 1, ..Far::default() };
-    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Arc::default()));
+    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Default::default()));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     for id in [[1, 2], [3, 4]] {
         let query = [&id[..], b"\x01\0\0\x01\0\0\0\0\0\0\x01x\0\0\x01\0\x01"].concat();
@@ -219,7 +219,7 @@ async fn a_malformed_query_is_answered_here_and_not_sent_on() {
     let at = server.local_addr().expect("bound");
     let dialed: Arc<AtomicUsize> = Arc::default();
     let far = Far { dialed: Arc::clone(&dialed), ..Far::default() };
-    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Arc::default()));
+    tokio::spawn(serve_queries((server, None), no_streams().await, Arc::new(far), Default::default()));
     let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let with = |change: fn(&mut Vec<u8>)| {
         let mut query = query(7);
@@ -254,7 +254,7 @@ async fn ask_over_tcp(far: Far, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let listener = no_streams().await;
     let at = listener.local_addr().expect("bound");
-    tokio::spawn(serve_queries((socket, None), listener, Arc::new(far), Arc::default()));
+    tokio::spawn(serve_queries((socket, None), listener, Arc::new(far), Default::default()));
     let mut program = tokio::net::TcpStream::connect(at).await.expect("it listens");
     for query in numbers.map(query) {
         let len = u16::try_from(query.len()).expect("short").to_be_bytes();
@@ -289,7 +289,7 @@ async fn connection(far: Far) -> tokio::net::TcpStream {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let listener = no_streams().await;
     let at = listener.local_addr().expect("bound");
-    tokio::spawn(serve_queries((socket, None), listener, Arc::new(far), Arc::default()));
+    tokio::spawn(serve_queries((socket, None), listener, Arc::new(far), Default::default()));
     tokio::net::TcpStream::connect(at).await.expect("it listens")
 }
 

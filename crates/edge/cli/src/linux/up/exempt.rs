@@ -5,13 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use nix::unistd::{Uid, User};
+use plait_proxy::direct::DirectRule;
+use plait_proxy::prefix::Prefix;
 use serde_json::Value;
 
 use super::rules::{Group, Networks};
-use crate::linux::prefix::Prefix;
 
 /// Where `nft` looks for control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -19,9 +20,10 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// What leaves this host in clear, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug, Args)]
 pub(super) struct ExemptOptions {
-    /// Let packets to these addresses leave directly (repeatable). They have no protection, and questions of DNS are among them.
-    #[arg(long = "direct", value_name = "CIDR")]
-    networks: Vec<Prefix>,
+    /// Let packets to these addresses leave directly (repeatable). They have no protection, and questions of DNS are among them. @FILE is a
+    /// list of networks, one a line. Names are not possible here: the kernel sees addresses.
+    #[arg(long = "direct", value_name = "NETWORK|@FILE")]
+    networks: Vec<DirectRule>,
     /// Let packets of this user leave directly (repeatable). A name or a number.
     #[arg(long = "direct-user", value_name = "USER")]
     users: Vec<String>,
@@ -81,13 +83,20 @@ pub(super) struct Exempt {
 
 impl ExemptOptions {
     /// # Errors
-    /// A user does not exist, or the path of a control group is none.
+    /// A user does not exist, the path of a control group is none, or a name should be direct.
     pub(super) fn look_up(&self) -> anyhow::Result<Exempt> {
         let Self { networks, users, cgroups, devices, marks, never, udp, lan } = self.clone();
+        let networks = networks.iter().map(addresses_of).collect::<anyhow::Result<Vec<_>>>()?.concat();
         let users = users.iter().map(|name| user(name)).collect::<anyhow::Result<Vec<_>>>()?;
         let cgroups = cgroups.iter().map(|path| cgroup(path)).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Exempt { networks, users, cgroups, devices, marks, never, has_udp: udp == Udp::Direct, lan })
     }
+}
+
+fn addresses_of(rule: &DirectRule) -> anyhow::Result<Vec<Prefix>> {
+    rule.networks().map_err(|name| {
+        anyhow!("{name} cannot be direct with plait up, where the kernel sees addresses and no names\n  fix: its network")
+    })
 }
 
 fn user(name: &str) -> anyhow::Result<u32> {

@@ -145,8 +145,9 @@ async fn carry_all(doors: Doors, dial: &Arc<LateDial>, flows: &mut JoinSet<()>) 
     let Doors { ports: _, tcp4, dns, dns_tcp, v6, gate } = doors;
     let (tcp6, dns6) = v6.unzip();
     let names = Arc::<Names>::default();
-    let mut queries = pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), names.clone()));
-    let mut waiting = Waiting::new(gate, dial.clone(), ([].into(), names.clone())).quietly();
+    let mut queries =
+        pin!(dns::serve_queries((dns, dns6), dns_tcp, dial.clone(), (names.clone(), Arc::default())));
+    let mut waiting = Waiting::new(gate, dial.clone(), (Arc::default(), names.clone())).quietly();
     let mut shortage = Shortage::default();
     loop {
         let has_room = flows.len() + waiting.len() < MAX_CONNECTIONS;

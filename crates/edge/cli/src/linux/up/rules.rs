@@ -16,7 +16,7 @@ use plait_proxy::run::GATE_MARK;
 
 use super::exempt::{Exempt, Lan};
 use super::visitors::Visitor;
-use crate::linux::prefix::{Prefix, merged};
+use plait_proxy::prefix::{Prefix, merged};
 
 /// The table that a crash leaves. `plait-N` are those of the stack.
 pub(super) const TABLE: &str = "plait-up";

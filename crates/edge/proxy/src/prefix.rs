@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 /// A network, with zeros behind its prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Prefix {
+pub struct Prefix {
     address: IpAddr,
     bits: u8,
 }
 
 impl Prefix {
     /// The network of this address; `None` if the prefix is longer than the address.
-    pub(crate) fn new(address: IpAddr, bits: u8) -> Option<Self> {
+    pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(v4) => {
                 let shift = 32_u32.checked_sub(bits.into())?;
@@ -29,22 +29,24 @@ impl Prefix {
         Some(Self { address, bits })
     }
 
-    pub(crate) fn is_v6(&self) -> bool {
+    /// Whether it is a network of IPv6.
+    pub fn is_v6(&self) -> bool {
         self.address.is_ipv6()
     }
 
     /// Whether it has no bits: it is everything.
-    pub(crate) fn is_default(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         self.bits == 0
     }
 
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether the address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
         let width = if address.is_ipv4() { 32 } else { 128 };
         Self::new(address, width).is_some_and(|host| self.covers(&host))
     }
 
     /// Whether the other network is a part of this one, or this one itself.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    pub fn covers(&self, other: &Self) -> bool {
         self.is_v6() == other.is_v6()
             && self.bits <= other.bits
             && Self::new(other.address, self.bits) == Some(*self)
@@ -52,7 +54,7 @@ impl Prefix {
 }
 
 /// The networks without those that are parts of others: sets of nftables take no overlaps.
-pub(crate) fn merged(networks: &[Prefix]) -> Vec<Prefix> {
+pub fn merged(networks: &[Prefix]) -> Vec<Prefix> {
     let mut kept: Vec<Prefix> = Vec::new();
     let mut sorted = networks.to_vec();
     sorted.sort_by_key(|network| (network.bits, *network));
