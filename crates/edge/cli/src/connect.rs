@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use plait::{ErrorKind, Fingerprint, Remote};
+use plait::{ErrorKind, Fingerprint, Remote, Stream};
+use plait_proxy::convert::Destination;
+use plait_proxy::request::{self, RequestError};
 use plait_proxy::url::ServerUrl;
 
 use crate::certificate::Authorities;
+use crate::forward::destination_of;
 use crate::options::{Options, seconds};
 use crate::protection::{self, HostPaths, Trust};
 use crate::reload::Reload;
@@ -28,6 +31,10 @@ pub(crate) struct Connect {
     /// TCP port, if it is not in the URL.
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Connect to this destination behind the server: HOST:PORT, the path of a socket there, or the name of a service (serve --service). As a
+    /// ProxyCommand of ssh: --to %h:%p.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination_of)]
+    to: Option<Destination>,
     /// Use IPv4 only.
     #[arg(short = '4', conflicts_with = "ipv6")]
     ipv4: bool,
@@ -82,9 +89,14 @@ pub(crate) async fn run(arguments: Connect, reload: Reload) -> anyhow::Result<()
     };
     log_carriers(stream.status().as_ref());
     trust.judge(stream.peer_identity(), trust.paths_to(&stream))?;
+    let (stream, first) = asked(stream, arguments.to.as_ref(), &place).await?;
     let mut terminal = Terminal::open()?;
     running.is_up();
     let listed = running.list(stream.monitor(), peer);
+    if let Some(to) = &arguments.to {
+        listed.goes_to(&to.to_string());
+    }
+    terminal.print(first).await;
     let (result, status) = terminal.attach(stream).await;
     if result.is_err() {
         listed.ends(End::Failed);
@@ -97,6 +109,24 @@ pub(crate) async fn run(arguments: Connect, reload: Reload) -> anyhow::Result<()
     written?;
     result.map_err(|error| ended_early(error, &place))?;
     reported
+}
+
+/// The stream once the server has connected it to this destination, if there is one, and the first bytes from there.
+async fn asked(
+    mut stream: Stream,
+    to: Option<&Destination>,
+    place: &str,
+) -> anyhow::Result<(Stream, Vec<u8>)> {
+    let Some(to) = to else { return Ok((stream, Vec::new())) };
+    let answered = async {
+        request::ask(&mut stream, to.clone()).await?;
+        request::answer(&mut stream).await
+    };
+    match answered.await {
+        Ok(answer) => Ok((stream, answer.first)),
+        Err(RequestError::Lost(error)) => Err(ended_early(error, place)),
+        Err(error) => Err(anyhow::Error::new(error).context(format!("{place} cannot connect to {to}"))),
+    }
 }
 
 /// The reason of an early end of the connection, and the fix.

@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub(crate) use self::local::socket_of;
 use self::local::{At, Local};
+pub(crate) use self::local::{destination_of, socket_of};
 use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater, is_away};

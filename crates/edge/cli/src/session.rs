@@ -87,6 +87,14 @@ impl Terminal {
         Ok(Self { input, output, written })
     }
 
+    /// Prints bytes that have come before a connection is attached.
+    pub(crate) async fn print(&self, bytes: Vec<u8>) {
+        // A reader that has gone is noticed when the connection is attached.
+        if !bytes.is_empty() {
+            let _ = self.output.send(bytes.into()).await;
+        }
+    }
+
     /// Runs a connection until both directions have ended and the peer knows; returns its last status.
     pub(crate) async fn attach(&mut self, stream: Stream) -> (io::Result<()>, Option<Status>) {
         let monitor = stream.monitor();

@@ -259,6 +259,21 @@ fn services_have_names_and_each_client_those_of_its_own_rules() {
     });
     let line = scene.access_log().lines().find(|line| line.contains("service:db")).expect("there").to_owned();
     assert!(line.contains("\"client\":\"client\"") && line.contains("complete"), "{line}");
+    let connect = |to: &str| {
+        let words = ["connect", &scene.url, "--to", to, "--accept-new", "--carrier", "udp", "--path", "lo"];
+        let mut command = plait(scene.directory.path(), "client", &words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("started");
+        // It may end before it reads.
+        let _ = child.stdin.take().expect("piped").write_all(b"hello");
+        let (mut got, mut said) = (String::new(), String::new());
+        child.stdout.take().expect("piped").read_to_string(&mut got).expect("text");
+        child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        (child.wait().expect("an end").code(), got, said)
+    };
+    assert_eq!(connect("db").1, "HELLO");
+    let (code, _, said) = connect("web");
+    assert!(code == Some(1) && said.contains("rules do not allow this destination"), "{code:?}: {said}");
     let (code, said) = scene.fails(&["forward", "-L", "0:no/name"]);
     assert!(code == Some(2) && said.contains("a name alone is a service"), "{code:?}: {said}");
     assert!(scene.serve.stop(TIMEOUT).expect("it ends").success());

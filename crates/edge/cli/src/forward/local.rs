@@ -63,6 +63,12 @@ impl FromStr for Local {
     }
 }
 
+/// A destination behind the server: `HOST:PORT`, the path of a socket, or the name of a service.
+pub(crate) fn destination_of(text: &str) -> Result<Destination, &'static str> {
+    const WRONG: &str = "neither HOST:PORT, as in web.example:80, nor the path of a socket of the server, nor the name of a service";
+    destination(&words(text).ok_or(WRONG)?).map_err(|why| if why == BAD_PATH { why } else { WRONG })
+}
+
 fn destination(words: &[&str]) -> Result<Destination, &'static str> {
     match *words {
         [path] if path.starts_with('/') => Ok(Destination::Socket(checked(path)?.to_owned())),
@@ -152,6 +158,22 @@ mod tests {
             "80:/run/db:80",
             "run/db:db:80",
         ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_destination_alone_is_an_address_a_socket_or_a_service() {
+        let parse = |text: &str| destination_of(text).map(|to| to.to_string());
+        for (text, meant) in [
+            ("web.example:80", "web.example:80"),
+            ("[2001:db8::1]:443", "[2001:db8::1]:443"),
+            ("/run/db", "unix:/run/db"),
+            ("db", "service:db"),
+        ] {
+            assert_eq!(parse(text).as_deref(), Ok(meant));
+        }
+        for wrong in ["", "80", "web:0", "8080:web:80", "/run/../db", "[::1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
