@@ -1,6 +1,8 @@
-//! `plait forward`: local ports and sockets for services behind the server, like `ssh -L`.
+//! `plait forward`: local ports and sockets for services behind the server, like `ssh -L`, and ports of the server for services here, like
+//! `ssh -R`.
 
 mod local;
+mod remote;
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use tokio::time::timeout;
 
 use self::local::{At, Local};
 pub(crate) use self::local::{destination_of, socket_of};
+use self::remote::Remote;
 use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater, is_away};
@@ -43,8 +46,17 @@ pub(crate) struct Forward {
     /// The rules of the server must allow the destination. An ADDR that other hosts reach lets them use the forward: there is a warning.
     /// A path that begins with / is a socket in the file system, in place of [ADDR:]PORT here, or of HOST:PORT at the server. A path with
     /// colons is in brackets. A name alone, in place of HOST:PORT, is a service of the server (serve --service).
-    #[arg(short = 'L', long = "local", value_name = "[ADDR:]PORT:HOST:PORT", required = true)]
+    #[arg(
+        short = 'L',
+        long = "local",
+        value_name = "[ADDR:]PORT:HOST:PORT",
+        required_unless_present = "remotes"
+    )]
     locals: Vec<Local>,
+    /// Let the server listen on PORT, at ADDR (127.0.0.1) there, and connect each client to PORT of HOST, as this host reaches it (repeatable).
+    /// A rule of the server must allow it: serve --allow remote=PORT. The server listens as long as this client is connected.
+    #[arg(short = 'R', long = "remote", value_name = "[ADDR:]PORT:HOST:PORT")]
+    remotes: Vec<Remote>,
     /// Permissions of the sockets that -L makes here, in octal. Users that may write to a socket can use the forward.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = local::mode)]
     socket_mode: u32,
@@ -74,7 +86,8 @@ impl Forward {
         let mut stopped = tokio::spawn(exit::stopped());
         let mut listeners = Vec::new();
         let mut passed = Passed::take()?;
-        let what: Vec<_> = self.locals.iter().map(Local::to_string).collect();
+        let remotes = self.remotes.iter().map(Remote::to_string);
+        let what: Vec<_> = self.locals.iter().map(Local::to_string).chain(remotes).collect();
         for Local { at, to } in self.locals {
             let door = match &at {
                 At::Port(at) => Door::Port(passed.listen(*at).await?),
@@ -101,12 +114,18 @@ impl Forward {
             }
             ports.spawn(accept_all(door, to, dial.clone(), room.clone()));
         }
+        let mut offers = JoinSet::new();
+        for remote in self.remotes {
+            offers.spawn(remote.serve(dial.clone(), room.clone()));
+        }
         service.is_ready().await;
         tokio::select! {
             _ = &mut stopped => {}
             error = &mut reaching => return Err(error),
+            Some(Ok(error)) = offers.join_next() => return Err(error),
         }
         service.stops(2 * FAREWELL).await;
+        offers.shutdown().await;
         ports.shutdown().await;
         let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
         let _ = timeout(FAREWELL, room.acquire_many(all)).await;

@@ -132,7 +132,7 @@ async fn opening(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Asked> {
 ///
 /// # Errors
 /// The stream failed.
-pub(crate) async fn refuse<S>(stream: &mut S, code: ErrorCode) -> io::Result<()>
+pub async fn refuse<S>(stream: &mut S, code: ErrorCode) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

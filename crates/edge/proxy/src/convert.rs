@@ -3,10 +3,11 @@
 //! They travel inside the protected stream, the client's in its first flight, so that the request costs no round trip. One message each
 //! way precedes the bytes of the two programs.
 //!
-//! Seven things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
+//! Eight things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
 //! the server resolves names, not the client. An address may have *names* beside it ([`Destination::Named`], TLV type 0x7D, unassigned too),
 //! for rules by name. A socket in the file system of the server is a destination as well ([`Destination::Socket`], TLV type 0x7B),
-//! and so is a service by name ([`Destination::Service`], the same type). The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! and so is a service by name ([`Destination::Service`], the same type).
+//! A client can ask for a port of the server that leads to it ([`Destination::Remote`], the same type). The unspecified address with port 53 means the resolver of the server. With port 0 it
 //! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
@@ -16,7 +17,7 @@ mod place;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use self::place::{TLV_PLACE, emit_service, emit_socket};
+use self::place::{TLV_PLACE, emit_remote, emit_service, emit_socket};
 pub use self::place::{is_path, is_service};
 
 /// First bytes of every message: version 1, length in words, magic number (section 4.1).
@@ -59,6 +60,8 @@ pub enum Destination {
     Socket(String),
     /// A service that the server offers under this name ([`is_service`]).
     Service(String),
+    /// Connections to this address and port of the server ([`crate::remote`]). The port is not 0.
+    Remote(SocketAddr),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
     /// No connection: asks whether the server is there and accepts the client.
@@ -72,6 +75,7 @@ impl fmt::Display for Destination {
             Self::Name(name, port) => write!(f, "{name}:{port}"),
             Self::Socket(path) => write!(f, "unix:{path}"),
             Self::Service(name) => write!(f, "service:{name}"),
+            Self::Remote(at) => write!(f, "remote:{at}"),
             Self::Resolver => write!(f, "resolver"),
             Self::Nowhere => write!(f, "the server itself"),
         }
@@ -228,6 +232,7 @@ fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
         Destination::Address(address) => emit_connect(*address, out),
         Destination::Socket(path) => emit_socket(path, out),
         Destination::Service(name) => emit_service(name, out),
+        Destination::Remote(at) => emit_remote(*at, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
         Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
         Destination::Named(address, names) => {
@@ -370,6 +375,10 @@ mod tests {
             [1, 3, 4, 106].map(|n| Message::Connect(Destination::Socket(format!("/{}", "z".repeat(n))))),
         );
         samples.extend([1, 3, 4, 63].map(|n| Message::Connect(Destination::Service("s".repeat(n)))));
+        samples.extend(
+            ["192.0.2.1:1", "[2001:db8::1]:65535"]
+                .map(|at| Message::Connect(Destination::Remote(at.parse().expect(at)))),
+        );
         samples.extend([0, 1, 32, 64, 65, 96, 97, 200].map(|code| Message::Failed(ErrorCode::from(code))));
         samples
     }

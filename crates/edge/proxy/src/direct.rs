@@ -163,6 +163,7 @@ impl Direct {
             },
             Destination::Socket(_)
             | Destination::Service(_)
+            | Destination::Remote(_)
             | Destination::Resolver
             | Destination::Nowhere => false,
         }

@@ -30,6 +30,7 @@ pub mod passed;
 pub mod prefix;
 pub mod reached;
 pub mod relay;
+pub mod remote;
 pub mod request;
 pub mod rules;
 #[cfg(target_os = "linux")]

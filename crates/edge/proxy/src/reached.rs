@@ -21,6 +21,8 @@ enum Place {
     Socket(String),
     /// The name of a service.
     Service(String),
+    /// A port of this server.
+    Remote(SocketAddr),
 }
 
 impl Reached {
@@ -30,6 +32,7 @@ impl Reached {
             Destination::Resolver | Destination::Nowhere => Place::Resolver,
             Destination::Socket(path) => Place::Socket(path.clone()),
             Destination::Service(name) => Place::Service(name.clone()),
+            Destination::Remote(at) => Place::Remote(*at),
             Destination::Address(_) => Place::Address(at),
             Destination::Name(name, _) => Place::Name(name.clone(), at),
             Destination::Named(asked, names) => {
@@ -54,6 +57,11 @@ impl Reached {
         Self(Place::Service(name.to_owned()))
     }
 
+    /// A port of this server that leads to the client.
+    pub fn remote(at: SocketAddr) -> Self {
+        Self(Place::Remote(at))
+    }
+
     /// The one service of a forwarder, `HOST:PORT`, at this address.
     pub(crate) fn service(to: &str, at: SocketAddr) -> Self {
         let name = to.rsplit_once(':').map_or(to, |(name, _)| name);
@@ -68,6 +76,7 @@ impl Reached {
             Place::Resolver => allow(own, &Destination::Resolver),
             Place::Address(at) => allow(own, &Destination::Address(*at)),
             Place::Socket(path) => allow(own, &Destination::Socket(path.clone())),
+            Place::Remote(at) => allow(own, &Destination::Remote(*at)),
             Place::Service(name) => allow(own, &Destination::Service(name.clone())),
             Place::Name(name, at) => allow_resolved(own, name, at.ip(), at.port()),
             Place::Named(granting, at) => {

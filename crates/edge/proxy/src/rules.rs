@@ -6,10 +6,11 @@
 //! address except those that are meaningful on the server only (loopback, link-local, unspecified,
 //! multicast); these must be allowed as addresses. A rule by name also allows an address, if a nameserver of the server says that the name
 //! has it ([`Destination::Named`]). `unix:PATH` allows a socket in the file system of the server, and
-//! `service:NAME` a service by name; no other rule does.
+//! `service:NAME` a service by name; no other rule does. `remote=[ADDRESS:]PORT` lets a client listen on ports of the server, at loopback
+//! addresses unless the rule has another one.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use crate::convert::{Destination, is_path, is_service};
@@ -29,6 +30,8 @@ enum Host {
     Below(String),
     Socket(String),
     Service(String),
+    /// Listening: at this address, or at loopback addresses.
+    Remote(Option<IpAddr>),
 }
 
 /// The reason that a rule is invalid.
@@ -63,7 +66,11 @@ impl FromStr for Rule {
         if let Some(name) = text.strip_prefix("service:").filter(|name| is_service(name)) {
             return Ok(Self { host: Host::Service(name.to_owned()), ports: (0, 0) });
         }
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| bad("a port is missing"))?;
+        let remote = text.strip_prefix("remote=");
+        let text = remote.unwrap_or(text);
+        let loopback = remote.filter(|rest| !rest.contains(':')).map(|ports| ("", ports));
+        let (host, port) =
+            loopback.or_else(|| text.rsplit_once(':')).ok_or_else(|| bad("a port is missing"))?;
         let ports = match port.split_once('-') {
             _ if port == "*" => (0, u16::MAX),
             Some((low, high)) => number(low).zip(number(high)).ok_or_else(|| bad("not a port range"))?,
@@ -73,6 +80,13 @@ impl FromStr for Rule {
             return Err(bad("the port range runs backwards"));
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
+        if remote.is_some() {
+            let at = Some(host).filter(|host| !host.is_empty()).map(str::parse).transpose();
+            return Ok(Self {
+                host: Host::Remote(at.map_err(|_| bad("not an address of this host"))?),
+                ports,
+            });
+        }
         let host = match (host, host.split_once('/')) {
             ("*", _) => Host::Any,
             ("", _) => return Err(bad("a host is missing")),
@@ -108,16 +122,23 @@ impl fmt::Display for Rule {
             Host::Below(parent) => write!(f, "*.{parent}")?,
             Host::Socket(path) => return write!(f, "unix:{path}"),
             Host::Service(name) => return write!(f, "service:{name}"),
+            Host::Remote(None) => return write!(f, "remote={}", self.shown_ports()),
+            Host::Remote(Some(ip @ IpAddr::V4(_))) => write!(f, "remote={ip}")?,
+            Host::Remote(Some(ip @ IpAddr::V6(_))) => write!(f, "remote=[{ip}]")?,
         }
-        match self.ports {
-            (0, u16::MAX) => f.write_str(":*"),
-            (low, high) if low == high => write!(f, ":{low}"),
-            (low, high) => write!(f, ":{low}-{high}"),
-        }
+        write!(f, ":{}", self.shown_ports())
     }
 }
 
 impl Rule {
+    fn shown_ports(&self) -> String {
+        match self.ports {
+            (0, u16::MAX) => "*".to_owned(),
+            (low, high) if low == high => low.to_string(),
+            (low, high) => format!("{low}-{high}"),
+        }
+    }
+
     fn allows_port(&self, port: u16) -> bool {
         (self.ports.0..=self.ports.1).contains(&port)
     }
@@ -126,8 +147,27 @@ impl Rule {
         match &self.host {
             Host::Any => !is_local(ip),
             Host::Prefix(prefix, bits) => in_prefix(ip, *prefix, *bits),
-            Host::Name(_) | Host::Below(_) | Host::Socket(_) | Host::Service(_) => false,
+            Host::Name(_) | Host::Below(_) | Host::Socket(_) | Host::Service(_) | Host::Remote(_) => false,
         }
+    }
+
+    /// Whether it lets clients listen on ports of the server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.host, Host::Remote(_))
+    }
+
+    fn allows_remote(&self, at: SocketAddr) -> bool {
+        let is_there = match self.host {
+            Host::Remote(None) => at.ip().is_loopback(),
+            Host::Remote(Some(ip)) => at.ip() == ip,
+            Host::Any
+            | Host::Prefix(..)
+            | Host::Name(_)
+            | Host::Below(_)
+            | Host::Socket(_)
+            | Host::Service(_) => false,
+        };
+        is_there && self.allows_port(at.port())
     }
 
     fn allows_name(&self, name: &str) -> bool {
@@ -136,7 +176,7 @@ impl Rule {
             Host::Any => true,
             Host::Name(allowed) => name == *allowed,
             Host::Below(parent) => name.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.')),
-            Host::Prefix(..) | Host::Socket(_) | Host::Service(_) => false,
+            Host::Prefix(..) | Host::Socket(_) | Host::Service(_) | Host::Remote(_) => false,
         }
     }
 }
@@ -163,6 +203,7 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
         Destination::Service(name) => {
             rules.iter().any(|rule| matches!(&rule.host, Host::Service(allowed) if allowed == name))
         }
+        Destination::Remote(at) => rules.iter().any(|rule| rule.allows_remote(*at)),
         Destination::Resolver => !rules.is_empty(),
         Destination::Nowhere => true,
     }
@@ -231,6 +272,10 @@ mod tests {
             "unix:/run/app.sock",
             "service:web",
             "service:80",
+            "remote=8000-8099",
+            "remote=0.0.0.0:80",
+            "remote=[::]:80",
+            "remote=*",
             "10.0.0.0/8:*",
             "[2001:db8::/32]:22",
             "*.example.org:8000-8099",
@@ -260,6 +305,23 @@ mod tests {
         }
         for no in ["10.0.0.0:7999", "10.0.0.0:8100", "[2001:db9::1]:23", "[::1]:25"] {
             assert!(!allow(&rules, &to(no)), "{no}");
+        }
+    }
+
+    #[test]
+    fn ports_that_lead_to_clients_are_at_loopback_unless_a_rule_names_an_address() {
+        let remote = |text: &str| Destination::Remote(text.parse().expect(text));
+        let loopback = rules(&["remote=8000-8099"]);
+        assert!(allow(&loopback, &remote("127.0.0.1:8000")) && allow(&loopback, &remote("[::1]:8099")));
+        for no in ["127.0.0.1:8100", "0.0.0.0:8000", "192.0.2.1:8000", "[::]:8000"] {
+            assert!(!allow(&loopback, &remote(no)), "{no}");
+        }
+        let all = rules(&["remote=0.0.0.0:80"]);
+        assert!(allow(&all, &remote("0.0.0.0:80")) && !allow(&all, &remote("192.0.2.1:80")));
+        assert!(!allow(&rules(&["*:*", "127.0.0.1:*", "remote:*"]), &remote("127.0.0.1:8000")));
+        assert!(!allow(&loopback, &to("127.0.0.1:8000")) && !allow(&loopback, &to("remote:8000")));
+        for bad in ["remote=0-x", "remote=9-8", "remote=127.0.0.1:x", "remote=gw:80", "remote=:80x"] {
+            assert!(bad.parse::<Rule>().is_err(), "{bad}");
         }
     }
 

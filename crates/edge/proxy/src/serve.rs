@@ -182,6 +182,7 @@ async fn reach(
         | Destination::Named(..)
         | Destination::Name(..)
         | Destination::Service(_)
+        | Destination::Remote(_)
         | Destination::Nowhere => {
             let stream = connect(addresses).await?;
             let at = stream.peer_addr().ok();

@@ -69,7 +69,7 @@ pub(crate) fn destination_of(text: &str) -> Result<Destination, &'static str> {
     destination(&words(text).ok_or(WRONG)?).map_err(|why| if why == BAD_PATH { why } else { WRONG })
 }
 
-fn destination(words: &[&str]) -> Result<Destination, &'static str> {
+pub(super) fn destination(words: &[&str]) -> Result<Destination, &'static str> {
     match *words {
         [path] if path.starts_with('/') => Ok(Destination::Socket(checked(path)?.to_owned())),
         [name] if is_service(name) => Ok(Destination::Service(name.to_owned())),
@@ -88,7 +88,7 @@ fn checked(path: &str) -> Result<&str, &'static str> {
 }
 
 /// Splits at colons; colons in brackets do not count, and the brackets are removed. `None` if the brackets do not match.
-fn words(text: &str) -> Option<Vec<&str>> {
+pub(super) fn words(text: &str) -> Option<Vec<&str>> {
     let (mut words, mut rest) = (Vec::new(), text);
     loop {
         let (word, behind) = match rest.strip_prefix('[') {

@@ -4,6 +4,7 @@ mod accepting;
 mod bound;
 mod metered;
 mod one;
+mod remote;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -26,6 +27,7 @@ use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::accepting::Accepting;
+use self::remote::Remotes;
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
 use crate::linux::access::AccessLog;
@@ -76,7 +78,8 @@ pub(crate) struct Serve {
     #[arg(long, requires = "allow")]
     proxy: bool,
     /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
-    /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable).
+    /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable). remote=[ADDR:]PORT lets clients listen on
+    /// ports of this host (forward -R), at loopback addresses without ADDR.
     #[arg(long, value_name = "RULE", requires = "proxy", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
@@ -125,6 +128,7 @@ struct Shared {
     at: Option<IpAddr>,
     door: Arc<Door>,
     waiting: Arc<WaitingClients>,
+    remotes: Arc<Remotes>,
     reporter: Mutex<Reporter>,
     access: AccessLog,
     strangers: Repeated,
@@ -145,12 +149,24 @@ impl Serve {
     /// What makes these options contradict each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let twin = || twin(&self.service).map(|name| format!("--service: two services have the name {name}"));
+        let is_shared = self.anyone && self.allow.iter().any(Rule::is_remote);
+        let shared = || {
+            is_shared.then(|| {
+                "--anyone and a rule remote=… cannot be used together: a port belongs to one client"
+                    .to_owned()
+            })
+        };
         let stray = || {
             self.stray().map(|name| {
                 format!("--proxy-protocol: {name} is no name of --service, and not the value of --forward")
             })
         };
-        self.options.contradiction().or_else(|| self.guests.contradiction()).or_else(twin).or_else(stray)
+        self.options
+            .contradiction()
+            .or_else(|| self.guests.contradiction())
+            .or_else(twin)
+            .or_else(stray)
+            .or_else(shared)
     }
 
     /// A service that should learn its clients and that is not there.
@@ -231,6 +247,7 @@ impl Serve {
             at,
             door,
             waiting,
+            remotes: Arc::default(),
             reporter,
             access,
             strangers,

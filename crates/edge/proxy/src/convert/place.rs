@@ -1,12 +1,16 @@
-//! Destinations without a port (TLV type 0x7B): sockets in the file system of the server, and its services by name.
+//! Destinations beside addresses and names (TLV type 0x7B): sockets in the file system of the server, its services by name, and ports of the
+//! server that lead to the client.
+
+use std::net::SocketAddr;
 
 use super::{Destination, ErrorCode};
 
-/// Kind and length in a byte each, and the bytes of the path or the name. Zeros fill the last word.
+/// Kind and length in a byte each, and the bytes of the text. Zeros fill the last word.
 pub(super) const TLV_PLACE: u8 = 0x7b;
 const SOCKET: u8 = 1;
 const SERVICE: u8 = 2;
-/// Bytes before those of the path or the name.
+const REMOTE: u8 = 3;
+/// Bytes before those of the text.
 const HEAD: usize = 4;
 /// Longest path of a socket: the kernel has 108 bytes for it and a zero.
 const MAX_PATH: usize = 107;
@@ -37,6 +41,11 @@ pub(super) fn emit_service(name: &str, out: &mut Vec<u8>) {
     emit(SERVICE, name, out);
 }
 
+/// Appends the TLV of a port of the server.
+pub(super) fn emit_remote(at: SocketAddr, out: &mut Vec<u8>) {
+    emit(REMOTE, &at.to_string(), out);
+}
+
 fn emit(kind: u8, text: &str, out: &mut Vec<u8>) {
     let bytes = &text.as_bytes()[..text.len().min(MAX_PATH)];
     let (start, words) = (out.len(), (HEAD + bytes.len()).div_ceil(4));
@@ -52,7 +61,11 @@ pub(super) fn parse(tlv: &[u8]) -> Result<Destination, ErrorCode> {
     match (kind, text) {
         (SOCKET, Some(path)) if is_path(path) => Ok(Destination::Socket(path.to_owned())),
         (SERVICE, Some(name)) if is_service(name) => Ok(Destination::Service(name.to_owned())),
-        (SOCKET | SERVICE, _) => Err(ErrorCode::MalformedMessage),
+        (REMOTE, Some(text)) => {
+            let at = text.parse::<SocketAddr>().ok().filter(|at| at.port() != 0);
+            at.map(Destination::Remote).ok_or(ErrorCode::MalformedMessage)
+        }
+        (SOCKET | SERVICE | REMOTE, _) => Err(ErrorCode::MalformedMessage),
         _ => Err(ErrorCode::UnsupportedMessage),
     }
 }
@@ -100,6 +113,8 @@ mod tests {
         assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 5, b'/', b'a', 0, 0]), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, SOCKET, 2, b'/', 0xff, 0, 0]), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, SERVICE, 2, b'/', b'a', 0, 0]), ErrorCode::MalformedMessage);
+        let port_zero = [&[TLV_PLACE, 4, REMOTE, 11][..], b"192.0.2.1:0\0"].concat();
+        assert_eq!(parse(&port_zero), ErrorCode::MalformedMessage);
         assert_eq!(parse(&[TLV_PLACE, 2, 99, 2, b'/', b'a', 0, 0]), ErrorCode::UnsupportedMessage);
     }
 }

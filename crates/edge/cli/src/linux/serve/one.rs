@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use super::bound::Bound;
 use super::metered::Metered;
+use super::remote;
 use crate::linux::access::{self, Access};
 use crate::running::{End, Listed, Open, Tally};
 use crate::server_identity::shown_by;
@@ -139,6 +140,9 @@ async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
         },
         silence: &shared.silence,
     };
+    let asks_to_listen = matches!(request, Ok(Asked::For(Destination::Remote(_), _)));
+    let waiting = asks_to_listen.then(|| shared.waiting.client(stream));
+    let owner = shared.door.key_of(stream);
     let most = client.as_ref().and_then(|client| client.connections).map(NonZeroU32::get);
     let mut metered = Metered::new(stream, tally);
     let outcome = match request {
@@ -150,7 +154,15 @@ async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
             }
             // It counts until its end.
             place @ (None | Some(Some(_))) => {
-                let outcome = serve(&mut metered, asked, &shared.service(), as_seen).await;
+                let service = shared.service();
+                let outcome = match asked {
+                    Asked::For(Destination::Remote(at), _) => {
+                        let over = waiting.as_ref().and_then(|waiting| waiting.wait(shared.door.most()));
+                        let (remotes, with) = (&shared.remotes, (as_seen, over));
+                        remote::serve(&mut metered, at, (remotes, owner, &service), with).await
+                    }
+                    asked => serve(&mut metered, asked, &service, as_seen).await,
+                };
                 drop(place);
                 outcome
             }
