@@ -85,6 +85,12 @@ impl Flow {
         .await
     }
 
+    /// Its number on the connection, the same at both ends.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.id.0
+    }
+
     /// The longest payload that is sent in one piece at present. Longer ones, up to four times that, are cut.
     #[must_use]
     pub fn longest(&self) -> usize {

@@ -39,6 +39,8 @@ pub struct Flow(::plait_host::Flow);
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DatagramTotals {
+    /// Flows that have not ended.
+    pub flows_open: usize,
     /// Sent beside the stream.
     pub sent: u64,
     /// Sent inside the stream, because no path over UDP was there.
@@ -91,6 +93,7 @@ impl DatagramTotals {
             lost: on.lost,
         });
         Self {
+            flows_open: status.flows,
             sent: counters.sent,
             sent_in_stream: counters.sent_in_stream,
             received: counters.received,
@@ -179,6 +182,12 @@ impl Flow {
     /// Dropping the future loses no datagram: the next call returns it.
     pub async fn recv_with_ecn(&self) -> Option<(Bytes, u8)> {
         self.0.receive().await.map(|datagram| (datagram.payload, datagram.ecn))
+    }
+
+    /// Its number on the connection: the same at both ends, and never used again.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number()
     }
 
     /// The largest payload that is sent in one piece at present. It follows the path MTU of the paths in use. Longer ones are sent in up to

@@ -83,6 +83,15 @@ impl Protection {
         Self(Kind::Plain(Plain::Tcp))
     }
 
+    /// The same with datagrams beside the stream ([`Sealing::datagrams`]). Without sealing there are none, and nothing changes.
+    #[must_use]
+    pub fn datagrams(self) -> Self {
+        match self.0 {
+            Kind::Sealed(sealing) => sealing.datagrams().into(),
+            Kind::Scrambled(_) | Kind::Plain(_) => self,
+        }
+    }
+
     /// The same for an unknown server that has one of these keys, as its DNS zone proves.
     pub(crate) fn published(self, keys: Vec<Fingerprint>) -> Self {
         match self.0 {

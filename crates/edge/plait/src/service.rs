@@ -92,6 +92,15 @@ impl Service {
         Self(Kind::Plain(Plain::Tcp))
     }
 
+    /// The same with datagrams beside the stream ([`SealedService::datagrams`]). Without sealing there are none, and nothing changes.
+    #[must_use]
+    pub fn datagrams(self) -> Self {
+        match self.0 {
+            Kind::Sealed(service) => service.datagrams().into(),
+            Kind::Scrambled(_) | Kind::Plain(_) => self,
+        }
+    }
+
     pub(crate) fn settings(&self, config: &Config) -> Config {
         match &self.0 {
             Kind::Sealed(service) => service.settings(config),

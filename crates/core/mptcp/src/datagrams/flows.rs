@@ -116,6 +116,11 @@ impl Flows {
         }
     }
 
+    /// Number of flows that have not ended at both ends.
+    pub(crate) fn count(&self) -> usize {
+        self.flows.len()
+    }
+
     fn is_ours(&self, id: FlowId) -> bool {
         id.0 % 2 == self.next % 2
     }

@@ -187,6 +187,8 @@ pub struct Status {
 /// Datagrams of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatagramStatus {
+    /// Flows that have not ended at both ends.
+    pub flows: usize,
     /// Totals.
     pub counters: DatagramCounters,
     /// Those of each present subflow that has carried some.

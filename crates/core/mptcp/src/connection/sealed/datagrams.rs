@@ -367,7 +367,7 @@ impl Connection {
             })
         };
         let subflows = datagrams.lanes().filter_map(of_lane).collect();
-        Some(DatagramStatus { counters: datagrams.counters, subflows })
+        Some(DatagramStatus { flows: datagrams.flows.count(), counters: datagrams.counters, subflows })
     }
 }
 
