@@ -387,6 +387,8 @@ mod tests {
             "connections": [{ "started": "2026-09-02T10:00:01Z", "client": "laptop", "peer": "192.0.2.9:4000",
                 "destination": "example.org:443", "sealed": { "suite": "aes" }, "scrambling": null,
                 "bytes_delivered": 5, "bytes_read": 6,
+                "datagrams": { "flows_open": 2, "sent": 9, "sent_in_stream": 0, "received": 8, "lost": 1, "unreported": 0, "late": 0,
+                    "repeated": 3, "forged": 0, "dropped": 0, "dropped_arrived": 0 },
                 "subflows": [{ "path": "eth0", "usable": true }, { "path": "wlan0", "usable": false }] }],
         })
     }
@@ -440,7 +442,7 @@ mod tests {
             "  path eth0=trusted,backup up over udp 192.0.2.2\n",
             "  client laptop\u{fffd}: 1 connections open of 3, 2 ready, received 6, sent 5 bytes\n",
             "  connection since 2026-09-02T10:00:01Z from laptop with 192.0.2.9:4000 to example.org:443: sealed with aes, sent 5, \
-             received 6 bytes over eth0\n",
+             received 6 bytes over eth0; datagrams: flows open 2, sent 9, received 8, lost 1, repeated 3\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -1,5 +1,6 @@
 //! The status of a connection, for people and for programs.
 
+mod datagrams;
 mod report;
 mod words;
 

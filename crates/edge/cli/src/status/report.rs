@@ -10,6 +10,7 @@ use plait::{
 };
 use serde::Serialize;
 
+use super::datagrams::DatagramReport;
 use crate::running::About;
 
 /// The version of this format, which `plait status --json` also uses. An added name keeps the version; a removed name, or a changed
@@ -27,7 +28,7 @@ pub(crate) struct Report {
     pub(super) kind: &'static str,
     /// When it was opened, as RFC 3339 writes it.
     pub(super) started: String,
-    /// Its destination behind the server, if the client has sent it: `HOST:PORT`, or `resolver`.
+    /// Its destination behind the server, if the client has sent it: `HOST:PORT`, `resolver` or `datagrams`.
     pub(super) destination: Option<String>,
     /// The client's identity, to a server.
     pub(super) client: Option<String>,
@@ -60,6 +61,8 @@ pub(crate) struct Report {
     pub(super) attempts: Vec<AttemptReport>,
     pub(super) paths: Vec<PathReport>,
     pub(super) subflows: Vec<SubflowReport>,
+    /// The datagrams beside the stream; `null` if there were none, nor a flow.
+    pub(super) datagrams: Option<DatagramReport>,
     /// The host, over all connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) host: Option<HostReport>,
@@ -251,6 +254,7 @@ impl Report {
             attempts: status.attempts().iter().map(AttemptReport::from).collect(),
             paths: PathReport::all(status, &subflows),
             subflows: subflows.iter().map(SubflowReport::from).collect(),
+            datagrams: status.datagrams().map(DatagramReport::from),
             host: host.map(HostReport::from),
         }
     }

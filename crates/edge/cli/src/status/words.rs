@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::shown::shown;
 
+use super::datagrams::DatagramReport;
 use super::report::{PathReport, Report, ScrambleReport, SealedReport};
 
 impl Report {
@@ -66,6 +67,7 @@ impl Report {
         for network in shared {
             let _ = writeln!(text, "  {network}");
         }
+        text += &self.datagrams.as_ref().map_or_else(String::new, DatagramReport::words);
         text += &counted("counted", &self.counters);
         text += &self.host.as_ref().map_or_else(String::new, |host| counted("strangers", &host.strangers));
         text

@@ -65,5 +65,30 @@ fn of_connection(connection: &Value) -> String {
         word(&connection["bytes_delivered"]),
         word(&connection["bytes_read"]),
         if paths.is_empty() { "no path now".to_owned() } else { paths.join(", ") }
-    )
+    ) + &of_datagrams(&connection["datagrams"])
+}
+
+/// The datagrams of a connection: what there always is, and what is unusual.
+fn of_datagrams(datagrams: &Value) -> String {
+    const NAMES: [&str; 11] = [
+        "flows_open",
+        "sent",
+        "sent_in_stream",
+        "received",
+        "lost",
+        "unreported",
+        "late",
+        "repeated",
+        "forged",
+        "dropped",
+        "dropped_arrived",
+    ];
+    if datagrams.is_null() {
+        return String::new();
+    }
+    let is_told = |name: &&str| ["flows_open", "sent", "received"].contains(name) || datagrams[name] != 0;
+    let told = NAMES.iter().filter(|name| is_told(name));
+    let words: Vec<_> =
+        told.map(|name| format!("{} {}", name.replace('_', " "), word(&datagrams[name]))).collect();
+    format!("; datagrams: {}", words.join(", "))
 }
