@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clap::Args;
-use plait::{Host, Stream, Subflow};
+use plait::{Datagrams, Host, Status, Stream, Subflow};
 use plait_proxy::client::{self, Dialer};
 use plait_proxy::convert::{Destination, Instance};
 use plait_proxy::relay::Abort;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::certificate::Authorities;
 use crate::contact::Contact;
 use crate::half_closed::HalfClosed;
-use crate::line::Line;
+use crate::line::{Beside, Line};
 use crate::options::{Options, seconds};
 use crate::protection::HostPaths;
 use crate::running::{Listed, Running};
@@ -240,6 +240,12 @@ impl Dial {
         self.servers.lines().map(|line| line.moved.load(Ordering::Relaxed)).sum()
     }
 
+    /// Opens a stream that has datagrams beside it, for a request.
+    pub(crate) async fn dial_with_datagrams(&self) -> io::Result<Watched> {
+        let (line, stream) = self.servers.open(Beside::Datagrams).await?;
+        Ok(self.watched(&line, stream, &Destination::Datagrams))
+    }
+
     /// Lists a stream for a request.
     fn watched(&self, line: &Arc<Line>, stream: Stream, to: &Destination) -> Watched {
         let line = line.clone();
@@ -302,7 +308,7 @@ impl Dialer for Dial {
     }
 
     async fn dial(&self, to: &Destination) -> io::Result<Watched> {
-        let (line, stream) = self.servers.open().await?;
+        let (line, stream) = self.servers.open(Beside::Nothing).await?;
         Ok(self.watched(&line, stream, to))
     }
 
@@ -320,6 +326,17 @@ impl Dialer for Dial {
 
     fn answered(&self, number: u64, instance: Option<Instance>) {
         self.servers.current().running.answered(number, instance);
+    }
+}
+
+impl Watched {
+    /// The datagrams beside it.
+    pub(crate) fn datagrams(&self) -> Datagrams {
+        self.stream.datagrams()
+    }
+
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.stream.status()
     }
 }
 

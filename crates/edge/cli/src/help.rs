@@ -11,6 +11,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
             "caps",
             "carrier",
             "scheduler",
+            "datagrams",
             "mesh",
             "join_announced",
             "no_join_data",
@@ -79,13 +80,14 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 14] = [
+const RARE: [&str; 15] = [
     "max_half_open",
     "max_handshakes",
     "max_per_network",
     "max_backlog",
     "max_memory",
     "max_connections",
+    "max_flows",
     "cgroups",
     "devices",
     "marks",

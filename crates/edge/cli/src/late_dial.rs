@@ -147,7 +147,7 @@ pub(crate) fn may_be_the_network(error: &anyhow::Error) -> bool {
         )
     };
     let mut by_plait = error.chain().filter_map(|cause| cause.downcast_ref::<plait::Error>());
-    let is_wrong = error.chain().any(|cause| cause.is::<WrongPeer>());
+    let is_wrong = error.chain().any(<dyn std::error::Error>::is::<WrongPeer>);
     is_away(error) || is_wrong || by_plait.any(|error| is_attack(error.kind()))
 }
 
@@ -169,6 +169,14 @@ impl LateDial {
     fn is_open(&self, dial: Dial) {
         // It is opened once.
         let _ = self.dial.set(dial);
+    }
+
+    /// Opens a stream that has datagrams beside it, for a request.
+    pub(crate) async fn dial_with_datagrams(&self) -> io::Result<Watched> {
+        match self.dial.get() {
+            Some(dial) => dial.dial_with_datagrams().await,
+            None => Err(io::ErrorKind::NetworkUnreachable.into()),
+        }
     }
 
     /// Waits until all subflows are closed.

@@ -36,15 +36,26 @@ pub(crate) struct Line {
     pub(crate) written: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
+/// What a connection carries beside its stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beside {
+    Nothing,
+    Datagrams,
+}
+
 impl Line {
     /// Opens a connection.
-    pub(crate) async fn open(&self) -> io::Result<Stream> {
+    pub(crate) async fn open(&self, beside: Beside) -> io::Result<Stream> {
         let limit = TimeLimit::new(Some(self.limit));
-        self.addresses.try_each(limit, |remote| self.open_at(remote, limit)).await
+        self.addresses.try_each(limit, |remote| self.open_at(remote, beside, limit)).await
     }
 
-    async fn open_at(&self, remote: Remote, limit: TimeLimit) -> io::Result<Stream> {
-        Ok(self.host.connect_with(remote, self.protection.clone(), &limit.rest()).await?)
+    async fn open_at(&self, remote: Remote, beside: Beside, limit: TimeLimit) -> io::Result<Stream> {
+        let protection = match beside {
+            Beside::Nothing => self.protection.clone(),
+            Beside::Datagrams => self.protection.clone().datagrams(),
+        };
+        Ok(self.host.connect_with(remote, protection, &limit.rest()).await?)
     }
 
     /// Asks which instance of the server answers at `address` now, over a connection of its own. Only a sealed answer of the server of the
@@ -55,7 +66,7 @@ impl Line {
         }
         let asked = timeout(limit, async {
             let within = TimeLimit::new(Some(self.limit));
-            let mut stream = self.open_at(self.addresses.at([address]), within).await?;
+            let mut stream = self.open_at(self.addresses.at([address]), Beside::Nothing, within).await?;
             if *stream.peer_identity() != self.server {
                 return Ok(None);
             }

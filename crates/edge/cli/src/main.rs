@@ -17,6 +17,7 @@ mod check;
 mod configuration;
 mod connect;
 mod contact;
+mod datagrams;
 mod dial;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;

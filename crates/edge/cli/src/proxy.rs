@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::datagrams::{DatagramOptions, FlowDial};
 use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{LateDial, TowardsLater, is_away};
@@ -36,7 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Proxy {
-    /// Address and port at which SOCKS5 clients connect.
+    /// Address and port at which SOCKS5 clients connect. They may ask for connections, and for associations of UDP.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
     socks: SocketAddr,
     /// Address and port at which clients of an HTTP proxy connect (CONNECT and http:// addresses), beside SOCKS5. Browsers can configure
@@ -53,6 +54,8 @@ pub(crate) struct Proxy {
     /// with such values, one a line. This host looks the names up. Networks are about addresses that clients name, not about those of names.
     #[arg(long, value_name = "WHAT")]
     direct: Vec<DirectRule>,
+    #[command(flatten)]
+    datagrams: DatagramOptions,
     #[command(flatten)]
     server: TowardsLater,
 }
@@ -96,6 +99,7 @@ impl Proxy {
         // For people, and for scripts that wait for it.
         say(&what);
         service.is_ready().await;
+        let flows = FlowDial::new(dial.clone(), self.datagrams);
         let mut clients = JoinSet::new();
         let mut shortage = Shortage::default();
         loop {
@@ -109,7 +113,7 @@ impl Proxy {
             };
             match accepted {
                 Ok((client, _)) => {
-                    let ways = (dial.clone(), direct.clone());
+                    let ways = (dial.clone(), direct.clone(), flows.clone());
                     clients.spawn(serve_one((client, speaks), ways, credentials.clone()));
                 }
                 Err(error) => shortage.wait(&error).await,
@@ -119,6 +123,7 @@ impl Proxy {
         drop((socks, http));
         let _ = timeout(FAREWELL, async { while clients.join_next().await.is_some() {} }).await;
         clients.shutdown().await;
+        drop(flows);
         let _ = timeout(FAREWELL, dial.drained()).await;
         Ok(())
     }
@@ -155,7 +160,7 @@ enum Speaks {
 
 async fn serve_one(
     (client, speaks): (TcpStream, Speaks),
-    (dial, direct): (Arc<LateDial>, Arc<Direct>),
+    (dial, direct, flows): (Arc<LateDial>, Arc<Direct>, Arc<FlowDial>),
     credentials: Option<Credentials>,
 ) {
     socket::prepare(&client);
@@ -163,7 +168,9 @@ async fn serve_one(
     let heard = |to: &Destination| (destination, is_direct) = (Some(to.to_string()), direct.takes(to));
     let ways = (&*dial, &*direct);
     let served = match (speaks, client.local_addr()) {
-        (Speaks::Socks, _) => socks_server::serve_client(client, ways, credentials, heard).await,
+        (Speaks::Socks, _) => {
+            socks_server::serve_client(client, (&*dial, &*direct, &flows), credentials, heard).await
+        }
         (Speaks::Http, Ok(at)) => http_server::serve_client(client, ways, (credentials, at), heard).await,
         // It has gone already.
         (Speaks::Http, Err(error)) => Err(error.into()),

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 use crate::contact::{Contact, Unreached};
 use crate::dial::Towards;
-use crate::line::Line;
+use crate::line::{Beside, Line};
 use crate::output::say;
 use crate::running::Running;
 use crate::time_limit::TimeLimit;
@@ -146,14 +146,14 @@ impl Servers {
     ///
     /// # Errors
     /// The first of them.
-    pub(crate) async fn open(&self) -> io::Result<(Arc<Line>, Stream)> {
+    pub(crate) async fn open(&self, beside: Beside) -> io::Result<(Arc<Line>, Stream)> {
         let (current, count) = (self.current.load(Ordering::Relaxed), self.all.len());
         if count == 1 {
             let line = self.current().clone();
-            let stream = line.open().await?;
+            let stream = line.open(beside).await?;
             return Ok((line, stream));
         }
-        let attempts = (current..current + count).map(|index| self.open_at(index % count, current));
+        let attempts = (current..current + count).map(|index| self.open_at(index % count, current, beside));
         match first_of(attempts, PATIENCE).await {
             Ok((index, line, stream)) => {
                 // Another request may have moved it meanwhile.
@@ -168,18 +168,24 @@ impl Servers {
         }
     }
 
-    async fn open_at(&self, index: usize, current: usize) -> io::Result<(usize, Arc<Line>, Stream)> {
+    async fn open_at(
+        &self,
+        index: usize,
+        current: usize,
+        beside: Beside,
+    ) -> io::Result<(usize, Arc<Line>, Stream)> {
         let limit = TimeLimit::new(Some(self.towards.connect_timeout()));
         let reached = self.reach(index, limit).await;
         let line = reached.map_err(|unreached| {
             self.warn(index, &unreached);
             unreached.into_error()
         })?;
-        // The connection of a first contact is ready.
-        let kept = if index == current { None } else { line.warm.take() };
+        // The connection of a first contact is ready. It has no datagrams.
+        let is_usable = index != current && beside == Beside::Nothing;
+        let kept = if is_usable { line.warm.take() } else { None };
         let stream = match kept {
             Some(kept) => kept.stream,
-            None => line.open().await?,
+            None => line.open(beside).await?,
         };
         Ok((index, line, stream))
     }

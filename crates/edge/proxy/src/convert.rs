@@ -3,11 +3,12 @@
 //! They travel inside the protected stream, the client's in its first flight, so that the request costs no round trip. One message each
 //! way precedes the bytes of the two programs.
 //!
-//! Eight things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
+//! Nine things are plait's own. A destination may be a *name* ([`Destination::Name`], TLV type 0x7F, which RFC 8803 leaves unassigned):
 //! the server resolves names, not the client. An address may have *names* beside it ([`Destination::Named`], TLV type 0x7D, unassigned too),
 //! for rules by name. A socket in the file system of the server is a destination as well ([`Destination::Socket`], TLV type 0x7B),
-//! and so is a service by name ([`Destination::Service`], the same type).
-//! A client can ask for a port of the server that leads to it ([`Destination::Remote`], the same type). The unspecified address with port 53 means the resolver of the server. With port 0 it
+//! and so is a service by name ([`Destination::Service`], the same type). A client can ask for a port of the server that leads to it
+//! ([`Destination::Remote`], the same type). The unspecified address with port 53 means the resolver of the server. With port 17, the number
+//! of UDP, it means flows of datagrams beside the stream ([`flows`](crate::flows)). With port 0 it
 //! means no destination: the client only asks whether the server accepts it. The server answers success too, so that the client knows
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
@@ -64,6 +65,8 @@ pub enum Destination {
     Remote(SocketAddr),
     /// The resolver of the server, for DNS over TCP.
     Resolver,
+    /// No connection: flows of datagrams beside the stream.
+    Datagrams,
     /// No connection: asks whether the server is there and accepts the client.
     Nowhere,
 }
@@ -77,6 +80,7 @@ impl fmt::Display for Destination {
             Self::Service(name) => write!(f, "service:{name}"),
             Self::Remote(at) => write!(f, "remote:{at}"),
             Self::Resolver => write!(f, "resolver"),
+            Self::Datagrams => write!(f, "datagrams"),
             Self::Nowhere => write!(f, "the server itself"),
         }
     }
@@ -227,13 +231,14 @@ impl Message {
     }
 }
 
-fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
+pub(crate) fn emit_destination(destination: &Destination, out: &mut Vec<u8>) {
     match destination {
         Destination::Address(address) => emit_connect(*address, out),
         Destination::Socket(path) => emit_socket(path, out),
         Destination::Service(name) => emit_service(name, out),
         Destination::Remote(at) => emit_remote(*at, out),
         Destination::Resolver => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 53)), out),
+        Destination::Datagrams => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 17)), out),
         Destination::Nowhere => emit_connect(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), out),
         Destination::Named(address, names) => {
             let start = out.len();
@@ -272,7 +277,7 @@ fn emit_connect(address: SocketAddr, out: &mut Vec<u8>) {
     out.extend_from_slice(&ip.octets());
 }
 
-fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
+pub(crate) fn parse_tlvs(mut bytes: &[u8]) -> Result<Message, ErrorCode> {
     let mut message = Message::Connected(None);
     while let [kind, words, ..] = *bytes {
         let len = usize::from(words) * 4;
@@ -304,6 +309,7 @@ fn parse_connect(tlv: &[u8]) -> Result<Destination, ErrorCode> {
     let (ip, port) = (Ipv6Addr::from(octets), u16::from_be_bytes([tlv[2], tlv[3]]));
     match (ip.is_unspecified(), port) {
         (true, 53) => Ok(Destination::Resolver),
+        (true, 17) => Ok(Destination::Datagrams),
         (true, 0) => Ok(Destination::Nowhere),
         (true | false, _) => Ok(Destination::Address(SocketAddr::new(ip.to_canonical(), port))),
     }
@@ -361,6 +367,7 @@ mod tests {
             Message::Connect(Destination::Address("192.0.2.1:443".parse().expect("an address"))),
             Message::Connect(Destination::Address("[2001:db8::1]:22".parse().expect("an address"))),
             Message::Connect(Destination::Resolver),
+            Message::Connect(Destination::Datagrams),
             Message::Connect(Destination::Nowhere),
             Message::Connected(None),
             Message::Connected(Some(Instance([7; 16]))),

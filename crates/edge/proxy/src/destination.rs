@@ -74,9 +74,11 @@ pub(crate) async fn resolve(
             found.ok().filter(|found| !found.is_empty()).ok_or(Unreached::Refused(ErrorCode::NotAuthorized))
         }
         Destination::Resolver => nameservers.in_order().first().map(|at| vec![*at]).ok_or(UNREACHABLE),
-        Destination::Nowhere | Destination::Socket(_) | Destination::Service(_) | Destination::Remote(_) => {
-            Ok(Vec::new())
-        }
+        Destination::Nowhere
+        | Destination::Socket(_)
+        | Destination::Service(_)
+        | Destination::Remote(_)
+        | Destination::Datagrams => Ok(Vec::new()),
         Destination::Name(name, port) => {
             let found = lookup_host((name.as_str(), *port)).await;
             let found: Vec<_> = found.map_err(Unreached::by_name)?.collect();

@@ -165,6 +165,7 @@ impl Direct {
             | Destination::Service(_)
             | Destination::Remote(_)
             | Destination::Resolver
+            | Destination::Datagrams
             | Destination::Nowhere => false,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A client sends its destination in the first flight of a protected stream ([`request`], in the messages of [`convert`]). The server
 //! waits for it ([`asked`]), checks its [`rules`] and joins the stream with a connection of its own ([`serve`](serve::serve), [`destination`], [`relay`]). Programs
-//! connect by SOCKS5 ([`socks`]), by HTTP ([`http`]), or from a private network namespace. The files of [`keys`] hold the identities, and [`clients`] the
+//! connect by SOCKS5 ([`socks`]), by HTTP ([`http`]), or from a private network namespace. Their datagrams go in [`flows`]. The files of [`keys`] hold the identities, and [`clients`] the
 //! allowed clients; a [`url::ServerUrl`] names a server.
 
 // The operating-system side: it uses time, threads and sockets.
@@ -17,6 +17,7 @@ pub mod destination;
 pub mod direct;
 pub mod dns;
 mod dns_cache;
+pub mod flows;
 pub mod http;
 pub mod http_server;
 pub mod introduction;

@@ -29,7 +29,7 @@ impl Reached {
     /// A destination that a client has asked for, at this address.
     pub(crate) fn asked(destination: &Destination, own_rules: Option<&[Rule]>, at: SocketAddr) -> Self {
         Self(match destination {
-            Destination::Resolver | Destination::Nowhere => Place::Resolver,
+            Destination::Resolver | Destination::Nowhere | Destination::Datagrams => Place::Resolver,
             Destination::Socket(path) => Place::Socket(path.clone()),
             Destination::Service(name) => Place::Service(name.clone()),
             Destination::Remote(at) => Place::Remote(*at),

@@ -8,6 +8,8 @@
 //! has it ([`Destination::Named`]). `unix:PATH` allows a socket in the file system of the server, and
 //! `service:NAME` a service by name; no other rule does. `remote=[ADDRESS:]PORT` lets a client listen on ports of the server, at loopback
 //! addresses unless the rule has another one.
+//!
+//! A rule is for TCP. `udp:HOST:PORT` is for UDP. The rule `*:*`, which names everything, is for both ([`for_udp`]).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,9 +17,14 @@ use std::str::FromStr;
 
 use crate::convert::{Destination, is_path, is_service};
 
+/// Begins a rule for UDP.
+const UDP: &str = "udp:";
+const ALL_PORTS: (u16, u16) = (0, u16::MAX);
+
 /// One rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
+    is_udp: bool,
     host: Host,
     ports: (u16, u16),
 }
@@ -45,7 +52,7 @@ impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "rule '{}': {}; examples: *:443  10.0.0.0/8:*  git.example.org:22  unix:/run/app.sock",
+            "rule '{}': {}; examples: *:443  10.0.0.0/8:*  git.example.org:22  unix:/run/app.sock  udp:*:443",
             self.rule, self.reason
         )
     }
@@ -61,18 +68,20 @@ impl FromStr for Rule {
         if let Some(path) = text.strip_prefix("unix:").filter(|rest| rest.starts_with('/')) {
             let path = Some(path).filter(|path| is_path(path));
             let path = path.ok_or_else(|| bad("not the path of a socket, of at most 107 bytes"))?;
-            return Ok(Self { host: Host::Socket(path.to_owned()), ports: (0, 0) });
+            return Ok(Self { host: Host::Socket(path.to_owned()), ports: (0, 0), is_udp: false });
         }
         if let Some(name) = text.strip_prefix("service:").filter(|name| is_service(name)) {
-            return Ok(Self { host: Host::Service(name.to_owned()), ports: (0, 0) });
+            return Ok(Self { host: Host::Service(name.to_owned()), ports: (0, 0), is_udp: false });
         }
+        // Without a second colon it is a host of that name.
+        let udp = text.strip_prefix(UDP).filter(|rest| rest.contains(':'));
         let remote = text.strip_prefix("remote=");
-        let text = remote.unwrap_or(text);
+        let text = udp.or(remote).unwrap_or(text);
         let loopback = remote.filter(|rest| !rest.contains(':')).map(|ports| ("", ports));
         let (host, port) =
             loopback.or_else(|| text.rsplit_once(':')).ok_or_else(|| bad("a port is missing"))?;
         let ports = match port.split_once('-') {
-            _ if port == "*" => (0, u16::MAX),
+            _ if port == "*" => ALL_PORTS,
             Some((low, high)) => number(low).zip(number(high)).ok_or_else(|| bad("not a port range"))?,
             None => number(port).map(|port| (port, port)).ok_or_else(|| bad("not a port"))?,
         };
@@ -83,6 +92,7 @@ impl FromStr for Rule {
         if remote.is_some() {
             let at = Some(host).filter(|host| !host.is_empty()).map(str::parse).transpose();
             return Ok(Self {
+                is_udp: false,
                 host: Host::Remote(at.map_err(|_| bad("not an address of this host"))?),
                 ports,
             });
@@ -107,13 +117,16 @@ impl FromStr for Rule {
                 (Err(_), None) => Host::Name(name.to_ascii_lowercase()),
             },
         };
-        Ok(Self { host, ports })
+        Ok(Self { is_udp: udp.is_some(), host, ports })
     }
 }
 
 /// Its text form, which parses to the same rule.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_udp {
+            f.write_str(UDP)?;
+        }
         match &self.host {
             Host::Any => f.write_str("*")?,
             Host::Prefix(ip @ IpAddr::V4(_), bits) => write!(f, "{ip}/{bits}")?,
@@ -133,14 +146,21 @@ impl fmt::Display for Rule {
 impl Rule {
     fn shown_ports(&self) -> String {
         match self.ports {
-            (0, u16::MAX) => "*".to_owned(),
+            ALL_PORTS => "*".to_owned(),
             (low, high) if low == high => low.to_string(),
             (low, high) => format!("{low}-{high}"),
         }
     }
 
+    /// A rule for UDP allows nothing else.
     fn allows_port(&self, port: u16) -> bool {
-        (self.ports.0..=self.ports.1).contains(&port)
+        !self.is_udp && (self.ports.0..=self.ports.1).contains(&port)
+    }
+
+    /// Whether it names everything: every host, every port, TCP and UDP.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        !self.is_udp && self.host == Host::Any && self.ports == ALL_PORTS
     }
 
     fn allows_address(&self, ip: IpAddr) -> bool {
@@ -205,8 +225,17 @@ pub fn allow(rules: &[Rule], destination: &Destination) -> bool {
         }
         Destination::Remote(at) => rules.iter().any(|rule| rule.allows_remote(*at)),
         Destination::Resolver => !rules.is_empty(),
+        Destination::Datagrams => !for_udp(rules).is_empty(),
         Destination::Nowhere => true,
     }
+}
+
+/// Those of `rules` that are for UDP, as rules to be asked about its destinations: `udp:HOST:PORT`, and `*:*`. No other rule for TCP opens
+/// anything for UDP.
+#[must_use]
+pub fn for_udp(rules: &[Rule]) -> Vec<Rule> {
+    let chosen = rules.iter().filter(|rule| rule.is_udp || rule.is_all());
+    chosen.map(|rule| Rule { is_udp: false, ..rule.clone() }).collect()
 }
 
 /// Those of `rules` that allow one of `names` at this port.
@@ -281,10 +310,32 @@ mod tests {
             "*.example.org:8000-8099",
             "git.example.org:22",
         ] {
+            if !["unix:", "service:", "remote="].iter().any(|place| text.starts_with(place)) {
+                let udp = format!("udp:{text}");
+                assert_eq!(udp.parse::<Rule>().expect("a rule").to_string(), udp);
+            }
             let rule: Rule = text.parse().expect("a rule");
             assert_eq!(rule.to_string(), text);
         }
         assert_eq!("192.0.2.1:22".parse::<Rule>().expect("a rule").to_string(), "192.0.2.1/32:22");
+    }
+
+    #[test]
+    fn udp_has_rules_of_its_own_and_shares_only_the_one_for_everything() {
+        let may = |texts: &[&str], udp: &str| allow(&for_udp(&rules(texts)), &to(udp));
+        assert!(may(&["udp:*:443"], "192.0.2.1:443") && !may(&["udp:*:443"], "192.0.2.1:80"));
+        assert!(may(&["udp:dns.example:53"], "dns.example:53"));
+        assert!(may(&["*:443", "*:*"], "192.0.2.1:53"), "everything");
+        assert!(!may(&["*:*"], "127.0.0.1:53"), "but not the server itself");
+        for tcp in ["*:443", "*:0-65534", "0.0.0.0/0:*", "192.0.2.1:443", "*.example:*"] {
+            assert!(!may(&[tcp], "192.0.2.1:443"), "{tcp}");
+            assert!(!allow(&rules(&[tcp]), &Destination::Datagrams), "{tcp}");
+        }
+        assert!(!allow(&rules(&["udp:*:443", "udp:10.0.0.0/8:*"]), &to("10.0.0.1:443")), "not TCP");
+        assert!(!allow_resolved(&rules(&["udp:*:*"]), "a.example", [192, 0, 2, 1].into(), 443));
+        assert!(!allow(&rules(&["udp:*:443"]), &to("a.example:443")));
+        assert!(allow(&rules(&["udp:*:443"]), &Destination::Datagrams));
+        assert_eq!("udp:53".parse::<Rule>().expect("a host").to_string(), "udp:53");
     }
 
     #[test]

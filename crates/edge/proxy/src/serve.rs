@@ -114,9 +114,11 @@ where
             return Ok(nonsense());
         }
         (Asked::For(Destination::Resolver, _), Service::Forward(_)) => {
-            refuse(stream, ErrorCode::DestinationUnreachable).await?;
-            let destination = Destination::Resolver.to_string();
-            return Ok(Outcome::Refused { destination, code: ErrorCode::DestinationUnreachable });
+            return turned_down(stream, &Destination::Resolver, ErrorCode::DestinationUnreachable).await;
+        }
+        // A service for flows has its own function.
+        (Asked::For(Destination::Datagrams, _), _) => {
+            return turned_down(stream, &Destination::Datagrams, ErrorCode::NotAuthorized).await;
         }
         (Asked::For(_, first), Service::Forward(to)) => {
             return forward(stream, to, (true, first), client).await;
@@ -183,6 +185,7 @@ async fn reach(
         | Destination::Name(..)
         | Destination::Service(_)
         | Destination::Remote(_)
+        | Destination::Datagrams
         | Destination::Nowhere => {
             let stream = connect(addresses).await?;
             let at = stream.peer_addr().ok();
@@ -216,6 +219,15 @@ async fn reach_place(place: &Place, own_rules: Option<&[Rule]>) -> Opened {
             Ok((open_socket(path).await?, Some(Reached::socket(path))))
         }
     }
+}
+
+/// Refuses a client that has asked for this.
+async fn turned_down<S>(stream: &mut S, asked: &Destination, code: ErrorCode) -> io::Result<Outcome>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    refuse(stream, code).await?;
+    Ok(Outcome::Refused { destination: asked.to_string(), code })
 }
 
 fn nonsense() -> Outcome {

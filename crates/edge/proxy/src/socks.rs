@@ -1,16 +1,18 @@
-//! SOCKS5, server side (RFC 1928, RFC 1929): CONNECT only.
+//! SOCKS5, server side (RFC 1928, RFC 1929): CONNECT and UDP ASSOCIATE.
 //!
-//! A sans-I/O parser of the client's messages, with the bytes to answer. BIND and UDP ASSOCIATE are
-//! answered with "command not supported"; a client without an acceptable method gets the answer for
-//! that.
+//! A sans-I/O parser of the client's messages, with the bytes to answer. BIND is answered with "command not supported"; a client without an
+//! acceptable method gets the answer for that.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use subtle::ConstantTimeEq;
 
 use crate::convert::{Destination, ErrorCode};
+use crate::flows::port_of;
 
 const VERSION: u8 = 5;
+const CONNECT: u8 = 1;
+const UDP_ASSOCIATE: u8 = 3;
 const PASSWORD_VERSION: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0x00;
 const USERNAME_PASSWORD: u8 = 0x02;
@@ -41,6 +43,8 @@ pub enum Step {
     Answer(Vec<u8>),
     /// It asks for this destination; answer with [`reply`].
     Connect(Destination),
+    /// It asks for an association, to send datagrams from this port, or from a port that is not known yet: 0. Answer with [`succeeded`].
+    Associate(u16),
     /// Send this and close.
     Refuse(Vec<u8>),
 }
@@ -103,31 +107,33 @@ impl Conversation {
     }
 }
 
-fn request(bytes: &[u8]) -> Option<(Step, usize)> {
-    let refuse = |code| Some((Step::Refuse(reply(code)), bytes.len()));
-    let [version, command, _, family] = *bytes.first_chunk::<4>()?;
-    if version != VERSION {
-        return refuse(Reply::GeneralFailure);
-    }
-    let (destination, len) = match family {
+/// A destination that a client has sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// This one, and the number of its bytes.
+    For(Destination, usize),
+    /// None.
+    Wrong(Reply),
+}
+
+/// Reads a destination: the kind of address, the address and the port. `None`: more bytes are needed.
+pub(crate) fn destination(bytes: &[u8]) -> Option<Asked> {
+    let (destination, len) = match *bytes.first()? {
         1 => {
-            let octets: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-            (Ok(IpAddr::V4(Ipv4Addr::from(octets))), 8)
+            let octets: [u8; 4] = bytes.get(1..5)?.try_into().ok()?;
+            (Ok(IpAddr::V4(Ipv4Addr::from(octets))), 5)
         }
         4 => {
-            let octets: [u8; 16] = bytes.get(4..20)?.try_into().ok()?;
-            (Ok(IpAddr::V6(Ipv6Addr::from(octets))), 20)
+            let octets: [u8; 16] = bytes.get(1..17)?.try_into().ok()?;
+            (Ok(IpAddr::V6(Ipv6Addr::from(octets))), 17)
         }
         3 => {
-            let end = 5 + usize::from(*bytes.get(4)?);
-            (Err(bytes.get(5..end)?), end)
+            let end = 2 + usize::from(*bytes.get(1)?);
+            (Err(bytes.get(2..end)?), end)
         }
-        _ => return refuse(Reply::AddressNotSupported),
+        _ => return Some(Asked::Wrong(Reply::AddressNotSupported)),
     };
     let port = u16::from_be_bytes(bytes.get(len..len + 2)?.try_into().ok()?);
-    if command != 1 {
-        return refuse(Reply::CommandNotSupported);
-    }
     let destination = match destination {
         Ok(ip) => Destination::Address(SocketAddr::new(ip.to_canonical(), port)),
         Err(name) => match str::from_utf8(name) {
@@ -138,10 +144,37 @@ fn request(bytes: &[u8]) -> Option<(Step, usize)> {
             Ok(name) if !name.is_empty() && !name.contains(char::is_control) => {
                 Destination::Name(name.to_owned(), port)
             }
-            Ok(_) | Err(_) => return refuse(Reply::GeneralFailure),
+            Ok(_) | Err(_) => return Some(Asked::Wrong(Reply::GeneralFailure)),
         },
     };
-    Some((Step::Connect(destination), len + 2))
+    Some(Asked::For(destination, len + 2))
+}
+
+/// An address as SOCKS has it.
+pub(crate) fn address(of: SocketAddr) -> Vec<u8> {
+    let ip = match of.ip().to_canonical() {
+        IpAddr::V4(ip) => [&[1][..], &ip.octets()].concat(),
+        IpAddr::V6(ip) => [&[4][..], &ip.octets()].concat(),
+    };
+    [&ip[..], &of.port().to_be_bytes()].concat()
+}
+
+fn request(bytes: &[u8]) -> Option<(Step, usize)> {
+    let refuse = |code| Some((Step::Refuse(reply(code)), bytes.len()));
+    let [version, command, _] = *bytes.first_chunk::<3>()?;
+    if version != VERSION {
+        return refuse(Reply::GeneralFailure);
+    }
+    let (to, len) = match (destination(&bytes[3..])?, command) {
+        (Asked::Wrong(code @ Reply::AddressNotSupported), _) => return refuse(code),
+        (_, command) if command != CONNECT && command != UDP_ASSOCIATE => {
+            return refuse(Reply::CommandNotSupported);
+        }
+        (Asked::Wrong(code), _) => return refuse(code),
+        (Asked::For(to, len), _) => (to, 3 + len),
+    };
+    let port = port_of(&to).unwrap_or_default();
+    Some((if command == CONNECT { Step::Connect(to) } else { Step::Associate(port) }, len))
 }
 
 /// Reply codes (RFC 1928, section 6).
@@ -175,6 +208,11 @@ impl From<ErrorCode> for Reply {
             | ErrorCode::Other(_) => Self::GeneralFailure,
         }
     }
+}
+
+/// The bytes of the reply for an association at this address.
+pub(crate) fn succeeded(at: SocketAddr) -> Vec<u8> {
+    [&[VERSION, Reply::Succeeded as u8, 0][..], &address(at)].concat()
 }
 
 /// The bytes of a reply. The bound address is not ours to tell: unspecified.
@@ -252,12 +290,30 @@ mod tests {
     }
 
     #[test]
-    fn udp_and_bind_are_not_supported() {
-        for command in [2, 3] {
-            let said = [5, 1, 0, 5, command, 0, 1, 192, 0, 2, 7, 0, 80];
-            let steps = drip(&mut Conversation::new(None), &said);
-            assert_eq!(steps[1], Step::Refuse(reply(Reply::CommandNotSupported)));
+    fn an_association_names_the_port_of_its_client_if_that_is_known() {
+        for (said, port) in [
+            (&[5, 3, 0, 1, 0, 0, 0, 0, 0, 0][..], 0),
+            (&[5, 3, 0, 1, 127, 0, 0, 1, 0x1f, 0x90], 8080),
+            (&[5, 3, 0, 3, 1, b'x', 0x1f, 0x90], 8080),
+        ] {
+            let steps = drip(&mut Conversation::new(None), &[&[5, 1, 0][..], said].concat());
+            assert_eq!(steps[1], Step::Associate(port));
         }
+        let at = |text: &str| succeeded(text.parse().expect(text));
+        assert_eq!(at("127.0.0.1:8080"), [5, 0, 0, 1, 127, 0, 0, 1, 0x1f, 0x90]);
+        assert_eq!(at("[::ffff:127.0.0.1]:8080"), at("127.0.0.1:8080"));
+        assert_eq!(at("[::1]:8080")[..4], [5, 0, 0, 4]);
+    }
+
+    #[test]
+    fn bind_and_unknown_addresses_are_not_supported() {
+        let said = |command, kind| {
+            let said = [5, 1, 0, 5, command, 0, kind, 192, 0, 2, 7, 0, 80];
+            drip(&mut Conversation::new(None), &said)[1].clone()
+        };
+        assert_eq!(said(2, 1), Step::Refuse(reply(Reply::CommandNotSupported)));
+        assert_eq!(said(9, 1), Step::Refuse(reply(Reply::CommandNotSupported)));
+        assert_eq!(said(1, 9), Step::Refuse(reply(Reply::AddressNotSupported)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use plait_proxy::convert::{Destination, is_path, is_service};
 
-const WRONG: &str = "not [ADDR:]PORT:HOST:PORT, as in 8080:web.example:80 or [::1]:8080:[2001:db8::1]:80; a path in place of \
+const WRONG: &str = "not [udp:][ADDR:]PORT:HOST:PORT, as in 8080:web.example:80, [::1]:8080:[2001:db8::1]:80 or udp:53:10.0.0.1:53; a path in place of \
      [ADDR:]PORT or HOST:PORT is a socket, as in /run/user/1000/db:db.example:5432 or 5432:/run/postgresql/.s.PGSQL.5432; a name alone is a service of the server, as in 8080:web";
 const BAD_PATH: &str = "not the path of a socket: absolute, without // and .., of at most 107 bytes";
 
@@ -22,14 +22,28 @@ pub(super) struct Local {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum At {
     Port(SocketAddr),
+    /// A port of UDP.
+    Datagrams(SocketAddr),
     Socket(PathBuf),
 }
 
 /// The socket that a value of `-L` makes here, if it does.
 pub(crate) fn socket_of(text: &str) -> Option<PathBuf> {
     match text.parse::<Local>().ok()?.at {
-        At::Port(_) => None,
+        At::Port(_) | At::Datagrams(_) => None,
         At::Socket(path) => Some(path),
+    }
+}
+
+impl Local {
+    /// A port of UDP. Its destination is a host and a port: nothing else has datagrams.
+    fn datagrams(text: &str) -> Result<Self, &'static str> {
+        match text.parse::<Self>()? {
+            Self { at: At::Port(at), to: to @ (Destination::Address(_) | Destination::Name(..)) } => {
+                Ok(Self { at: At::Datagrams(at), to })
+            }
+            _ => Err(WRONG),
+        }
     }
 }
 
@@ -46,6 +60,9 @@ impl FromStr for Local {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(text) = text.strip_prefix("udp:") {
+            return Self::datagrams(text);
+        }
         let words = words(text).ok_or(WRONG)?;
         let port = |word: &str| word.parse::<u16>().ok();
         let (at, rest) = match words[..] {
@@ -113,6 +130,7 @@ impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Port(at) => at.fmt(f),
+            Self::Datagrams(at) => write!(f, "udp:{at}"),
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -137,6 +155,8 @@ mod tests {
             ("[::1]:8080:web", "[::1]:8080:service:web"),
             ("/run/web:web", "unix:/run/web:service:web"),
             ("[/run/a:b]:/run/db", "unix:/run/a:b:unix:/run/db"),
+            ("udp:53:10.0.0.1:53", "udp:127.0.0.1:53:10.0.0.1:53"),
+            ("udp:[::1]:0:ns.example:53", "udp:[::1]:0:ns.example:53"),
         ] {
             assert_eq!(parse(text).as_deref(), Ok(meant));
         }
@@ -157,6 +177,12 @@ mod tests {
             "80:/run//db",
             "80:/run/db:80",
             "run/db:db:80",
+            "udp:",
+            "udp:udp:53:10.0.0.1:53",
+            "tcp:53:10.0.0.1:53",
+            "udp:53:/run/db",
+            "udp:/run/db:db:80",
+            "udp:53:web",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -2,6 +2,7 @@
 
 mod accepting;
 mod bound;
+mod flows;
 mod metered;
 mod one;
 mod remote;
@@ -27,6 +28,7 @@ use tokio::net::lookup_host;
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::accepting::Accepting;
+use self::flows::{FlowCounts, FlowLimit};
 use self::remote::Remotes;
 use crate::certificate::OwnCertificate;
 use crate::half_closed::HalfClosed;
@@ -78,9 +80,9 @@ pub(crate) struct Serve {
     #[arg(long, requires = "allow")]
     proxy: bool,
     /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
-    /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable). remote=[ADDR:]PORT lets clients listen on
-    /// ports of this host (forward -R), at loopback addresses without ADDR.
-    #[arg(long, value_name = "RULE", requires = "proxy", conflicts_with = "forward")]
+    /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable). udp:HOST:PORT allows UDP, which no other rule
+    /// does, except *:*. remote=[ADDR:]PORT lets clients listen on ports of this host (forward -R), at loopback addresses without ADDR.
+    #[arg(long, value_name = "RULE", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
     /// when it has changed; without the file no client is accepted.
@@ -100,6 +102,8 @@ pub(crate) struct Serve {
     max_connections: NonZeroUsize,
     #[command(flatten)]
     waiting: WaitingLimit,
+    #[command(flatten)]
+    flows: FlowLimit,
     /// After SIGTERM, give connections so many seconds to end.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     drain: u32,
@@ -129,6 +133,7 @@ struct Shared {
     door: Arc<Door>,
     waiting: Arc<WaitingClients>,
     remotes: Arc<Remotes>,
+    flows: Arc<FlowCounts>,
     reporter: Mutex<Reporter>,
     access: AccessLog,
     strangers: Repeated,
@@ -210,7 +215,8 @@ impl Serve {
         let clients = door::clients(&store, may_differ, &self.guests.client)?;
         let by_key = clients.is_some();
         let running = Running::new("serve", self.what(), reload);
-        let most = self.most_connections(limits::raise_open_files());
+        let files = limits::raise_open_files();
+        let most = self.most_connections(files);
         let door = Door::new(clients, most, Arc::clone(running.clients()));
         let judge = Arc::clone(&door);
         let judged = plait::Clients::judged(move |applicant| judge.judge(applicant));
@@ -218,6 +224,7 @@ impl Serve {
         let renewal = self.certificate.begin()?;
         let shown = renewal.as_ref().map(Renewal::shown);
         let (accepted, pin) = protection::listener(&self.options, policy, shown)?;
+        let accepted = accepted.datagrams();
         let reporter = Mutex::new(Reporter::open(&self.options)?);
         let access = AccessLog::open(self.access_log.as_deref())?;
         let limits = self.limits.limits(None);
@@ -234,6 +241,7 @@ impl Serve {
             succession.complete().await?;
         }
         running.is_up();
+        flows::announce(&self.allow);
         let announcement = self.announcement(pin);
         let (service, strangers) = (Mutex::new(Arc::new(self.offered().await)), Repeated::default());
         let at = self.listen.address;
@@ -241,6 +249,7 @@ impl Serve {
         let (silence, farewell) = (self.half_closed.limit(), Mutex::new(self.farewell()));
         let upgrade_drain = Mutex::new(self.upgrade_drain());
         let waiting = WaitingClients::new(self.waiting.most(), by_key, running.clone());
+        let flows = FlowCounts::new(self.flows.most(), limits::connections_within(files), by_key);
         let shared = Shared {
             host,
             service,
@@ -248,6 +257,7 @@ impl Serve {
             door,
             waiting,
             remotes: Arc::default(),
+            flows,
             reporter,
             access,
             strangers,
@@ -350,6 +360,9 @@ impl Shared {
                 let service = Arc::new(new.offered().await);
                 *self.service.lock().unwrap_or_else(PoisonError::into_inner) = service;
                 self.running.is_now(new.what());
+                if option == "allow" {
+                    flows::announce(&new.allow);
+                }
             }
             "upgrade-drain" => {
                 *self.upgrade_drain.lock().unwrap_or_else(PoisonError::into_inner) = new.upgrade_drain();
@@ -358,6 +371,7 @@ impl Shared {
             "half-closed-timeout" => self.silence.set(new.half_closed.duration()),
             // With --anyone there is no list, and one that goes with it waits for the restart.
             "client" => return !new.anyone && self.door.configure(new.guests.client.clone()),
+            "max-flows" => self.flows.set_most(new.flows.most()),
             "max-warm" => self.waiting.set_most(new.waiting.most()),
             "max-connections" => self.door.set_most(new.most_connections(limits::raise_open_files())),
             _ => return false,

@@ -36,7 +36,7 @@ impl WaitingLimit {
 
 /// A client, as far as connections are counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Whose {
+pub(crate) enum Whose {
     Key([u8; 32]),
     /// An address; of IPv6 the first 64 bits.
     Address(IpAddr),
@@ -165,7 +165,7 @@ impl Drop for Place {
 }
 
 impl Whose {
-    fn of(key: Option<Fingerprint>, address: IpAddr) -> Self {
+    pub(crate) fn of(key: Option<Fingerprint>, address: IpAddr) -> Self {
         match (key, address.to_canonical()) {
             (Some(key), _) => Self::Key(*key.as_bytes()),
             (None, IpAddr::V6(address)) => {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{Kept, Stock};
-use crate::line::Line;
+use crate::line::{Beside, Line};
 
 /// Interval between looks at the connections.
 const TICK: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub(crate) async fn keep(line: Arc<Line>) {
 
 /// Opens a connection and has it accepted.
 async fn open(line: Arc<Line>) -> Result<Kept, RequestError> {
-    let mut stream = line.open().await?;
+    let mut stream = line.open(Beside::Nothing).await?;
     let late = |_| RequestError::Lost(io::ErrorKind::TimedOut.into());
     let instance = timeout(line.limit, client::greet(&mut stream)).await.map_err(late)??;
     Ok(Kept::new(stream, instance))

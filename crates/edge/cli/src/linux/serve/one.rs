@@ -12,12 +12,14 @@ use plait::{Peer, Stream};
 use plait_proxy::asked::{Asked, asked, turn_away};
 use plait_proxy::clients::AuthorizedClient;
 use plait_proxy::convert::Destination;
+use plait_proxy::flows::server::{serve_flows, without_flows};
 use plait_proxy::introduction::Introduction;
 use plait_proxy::serve::{Client, Outcome, serve};
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::bound::Bound;
+use super::flows::FlowGuest;
 use super::metered::Metered;
 use super::remote;
 use crate::linux::access::{self, Access};
@@ -96,13 +98,17 @@ fn refuse(shared: &Shared, access: &mut Access, stream: &Stream) {
     shared.refuse(stream, "refused: not an authorized client any more");
 }
 
-async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
+async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>) {
     let Notes { access, listed, guest } = notes;
     let (from, instance) = (stream.peer_addr(), Some(shared.instance));
     let waiting = shared.waiting.client(stream);
     let wait = || waiting.wait(shared.door.most());
     let tally = guest.map(|guest| Arc::clone(&guest.tally));
-    let request = asked(&mut Metered::new(stream, tally.clone()), &shared.service(), instance, wait).await;
+    let (datagrams, flow_guest) = (stream.datagrams(), FlowGuest::new(shared, stream, tally.clone()));
+    let mut metered = Metered::new(stream, tally.clone());
+    let service = shared.service();
+    let request = without_flows(&datagrams, asked(&mut metered, &service, instance, wait)).await;
+    drop(service);
     drop(waiting);
     // The list may have changed while the connection waited.
     let Ok(client) = shared.door.find(stream.peer_identity()) else { return refuse(shared, access, stream) };
@@ -161,7 +167,12 @@ async fn serve_noted(shared: &Shared, stream: &mut Stream, notes: Notes<'_>) {
                         let (remotes, with) = (&shared.remotes, (as_seen, over));
                         remote::serve(&mut metered, at, (remotes, owner, &service), with).await
                     }
-                    asked => serve(&mut metered, asked, &service, as_seen).await,
+                    Asked::For(Destination::Datagrams, _) => {
+                        let destination = Destination::Datagrams.to_string();
+                        (as_seen.heard)(&destination);
+                        serve_flows(&mut metered, &datagrams, &flow_guest, instance).await
+                    }
+                    asked => without_flows(&datagrams, serve(&mut metered, asked, &service, as_seen)).await,
                 };
                 drop(place);
                 outcome
