@@ -80,7 +80,7 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 15] = [
+const RARE: [&str; 17] = [
     "max_half_open",
     "max_handshakes",
     "max_per_network",
@@ -90,9 +90,11 @@ const RARE: [&str; 15] = [
     "max_flows",
     "cgroups",
     "devices",
+    "direct",
     "marks",
     "never",
     "portal_probe",
+    "proxy_protocol",
     "server_choice",
     "socket_mode",
     "users",

@@ -184,7 +184,10 @@ impl Direct {
 
     fn takes_address(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.networks.iter().any(|network| network.contains(ip))
+        let Some(host) = Prefix::new(ip, if ip.is_ipv4() { 32 } else { 128 }) else { return false };
+        // They are in order and apart, so only the last one that begins at the address or before it can have it.
+        let behind = self.networks.partition_point(|network| *network <= host);
+        behind.checked_sub(1).is_some_and(|at| self.networks[at].contains(ip))
     }
 }
 
@@ -272,6 +275,16 @@ mod tests {
         assert!(all.takes(&address("192.0.2.7:1")) && all.takes(&address("[::ffff:10.0.0.1]:1")));
         assert!(!all.takes(&address("192.0.2.8:1")) && !all.takes(&Destination::Resolver));
         assert!(!direct(&[]).takes(&named("printer")) && direct(&[]).warning().is_none());
+    }
+
+    #[test]
+    fn a_long_list_is_searched_in_its_order() {
+        let networks: Vec<_> = (0..60_000_u32).map(|n| format!("10.{}.{}.0/25", n / 256, n % 256)).collect();
+        let all =
+            direct(&networks.iter().map(String::as_str).chain(["10.0.0.0/24", "::/0"]).collect::<Vec<_>>());
+        let takes = |text: &str| all.takes(&named(text));
+        assert!(takes("10.0.0.200") && takes("10.1.2.127") && takes("10.234.95.0") && takes("fe80::1"));
+        assert!(!takes("10.1.2.128") && !takes("10.234.96.0") && !takes("9.255.255.255"));
     }
 
     #[test]

@@ -55,15 +55,15 @@ impl Prefix {
 
 /// The networks without those that are parts of others: sets of nftables take no overlaps.
 pub fn merged(networks: &[Prefix]) -> Vec<Prefix> {
-    let mut kept: Vec<Prefix> = Vec::new();
     let mut sorted = networks.to_vec();
-    sorted.sort_by_key(|network| (network.bits, *network));
+    // A network comes right before those that it covers: two networks never overlap in part.
+    sorted.sort();
+    let mut kept: Vec<Prefix> = Vec::new();
     for network in sorted {
-        if !kept.iter().any(|other| other.covers(&network)) {
+        if !kept.last().is_some_and(|last| last.covers(&network)) {
             kept.push(network);
         }
     }
-    kept.sort();
     kept
 }
 

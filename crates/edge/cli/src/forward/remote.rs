@@ -16,7 +16,7 @@ use plait_proxy::request::{self, RequestError, answer, ask};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::local::{destination, words};
 use crate::dial::Watched;
@@ -29,6 +29,8 @@ const WAITING: usize = 4;
 /// Pauses between two attempts: the shortest, which doubles each time, and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A stream that has waited for less is not replaced at once: the server may be stopping.
+const SHORT: Duration = Duration::from_secs(10);
 
 /// A port of the server, and a destination here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,12 +120,16 @@ async fn wait(at: SocketAddr, dial: Arc<LateDial>, pause: Duration, listening: m
         Err(error) => return Waited::Failed(error),
     };
     dial.answered(dial.number(&stream), answered.instance);
+    let begun = Instant::now();
     let _ = listening.send(()).await;
     match wait_for_connection(&mut stream, answered.first).await {
         Ok(Some(from)) => Waited::Connection(Box::new(stream), from),
         Ok(None) => {
             let _ = stream.shutdown().await;
             let _ = dial.delivered(&stream).await;
+            if begun.elapsed() < SHORT {
+                sleep(SHORTEST_PAUSE).await;
+            }
             Waited::Over
         }
         Err(error) => {

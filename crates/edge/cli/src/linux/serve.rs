@@ -65,7 +65,7 @@ pub(crate) struct Serve {
     /// join).
     #[arg(long, value_name = "[ADDR:]PORT", default_value_t)]
     listen: Place,
-    /// Connect every client to this service, whatever destination it asks for. unix:/PATH is a socket in the file system of this host.
+    /// Connect every client to this service, whatever destination it asks for. In the form unix:/PATH it is a socket in the file system of this host.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["proxy", "service"])]
     forward: Option<Target>,
     /// Offer this service by its name (repeatable). A client asks for it with forward -L PORT:NAME; --allow is about other destinations. A

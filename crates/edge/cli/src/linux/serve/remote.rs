@@ -67,7 +67,10 @@ impl Remotes {
         let mut all = self.lock();
         let remote = match all.get(&at) {
             Some(remote) if remote.owner == owner => Arc::clone(remote),
-            Some(_) => return Err(ErrorCode::ResourceExceeded),
+            Some(_) => {
+                tracing::info!(%at, key = %owner, "another client has this port");
+                return Err(ErrorCode::ResourceExceeded);
+            }
             None => {
                 let of_client = all.values().filter(|remote| remote.owner == owner).count();
                 if of_client >= MOST_OF_CLIENT || all.len() >= MOST {
