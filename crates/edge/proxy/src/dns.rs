@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
@@ -28,6 +28,7 @@ use crate::nameservers::Nameservers;
 use crate::request::RequestError;
 
 mod addresses;
+mod datagrams;
 mod messages;
 mod streams;
 mod upstream;
@@ -35,6 +36,7 @@ mod upstream;
 pub(crate) use addresses::{addresses_in, is_host};
 
 use self::upstream::{OfServer, Upstream};
+use datagrams::{Datagrams, Return};
 use messages::{HEADER, MAX_DATAGRAM, RESPONSE, error_for, failure, fitted, is_query, name_in};
 
 /// Time after which a program's resolver asks again anyway.
@@ -51,6 +53,12 @@ const SILENCE: Duration = Duration::from_secs(4);
 /// How often a query is asked: again only if the stream broke.
 const MAX_TRIES: u8 = 2;
 
+/// A place among those that may wait. It is free again when this is dropped.
+pub type Place = Box<dyn Send + Sync>;
+
+/// Gives a place to a query from this address, or to a connection with queries; `None` if it has as many as it may have.
+pub type Admission = Arc<dyn Fn(IpAddr) -> Option<Place> + Send + Sync>;
+
 /// A query that waits for its answer.
 struct Query {
     /// The query of the program.
@@ -58,14 +66,25 @@ struct Query {
     from: Asker,
     until: Instant,
     tries: u8,
+    /// Held until it has its answer.
+    place: Option<Place>,
 }
 
 /// The place where a program waits for an answer.
 enum Asker {
     /// UDP: this address.
-    Datagram(SocketAddr),
-    /// TCP: the stream that writes what is sent here.
-    Stream(Sender<Vec<u8>>),
+    Datagram(Return),
+    /// TCP: the stream that writes what is sent here, and the address of its peer.
+    Stream(Sender<Vec<u8>>, IpAddr),
+}
+
+impl Asker {
+    fn address(&self) -> IpAddr {
+        match self {
+            Self::Datagram(back) => back.to.ip(),
+            Self::Stream(_, peer) => *peer,
+        }
+    }
 }
 
 /// Answers the queries that arrive at the sockets for IPv4 and IPv6, or over connections to `listener`, until a socket fails. `names` learns
@@ -74,16 +93,40 @@ enum Asker {
 /// # Errors
 /// A socket failed.
 pub async fn serve_queries<D: Dialer>(
+    sockets: (UdpSocket, Option<UdpSocket>),
+    listener: TcpListener,
+    dialer: Arc<D>,
+    (names, direct): (Arc<Names>, Arc<Direct>),
+) -> io::Result<()> {
+    serve(sockets, listener, dialer, (names, direct), None).await
+}
+
+/// The same for the queries of different devices, each of which has as many places as `admission` gives it.
+///
+/// # Errors
+/// A socket failed.
+pub async fn serve_queries_of_devices<D: Dialer>(
+    sockets: (UdpSocket, Option<UdpSocket>),
+    listener: TcpListener,
+    dialer: Arc<D>,
+    (names, admission): (Arc<Names>, Admission),
+) -> io::Result<()> {
+    serve(sockets, listener, dialer, (names, Arc::default()), Some(admission)).await
+}
+
+async fn serve<D: Dialer>(
     (socket, socket6): (UdpSocket, Option<UdpSocket>),
     listener: TcpListener,
     dialer: Arc<D>,
     (names, direct): (Arc<Names>, Arc<Direct>),
+    admission: Option<Admission>,
 ) -> io::Result<()> {
     let (queue, queued) = mpsc::channel(MAX_WAITING);
     let (apart, set_apart) = mpsc::channel(MAX_APART);
     let (here, queued_here) = mpsc::channel(MAX_WAITING);
     let (apart_here, set_apart_here) = mpsc::channel(MAX_APART);
-    let door = Arc::new(Door { socket, socket6, cache: Mutex::default(), names, direct, here });
+    let (socket, socket6) = (Datagrams::new(socket)?, socket6.map(Datagrams::new).transpose()?);
+    let door = Arc::new(Door { socket, socket6, cache: Mutex::default(), names, direct, here, admission });
     let (server, own) = (OfServer(&*dialer), Nameservers::in_file("/etc/resolv.conf"));
     tokio::select! {
         failed = take_queries(Some(&door.socket), &door, &queue) => failed,
@@ -98,14 +141,16 @@ pub async fn serve_queries<D: Dialer>(
 
 /// The sockets of the programs' queries and their answers.
 struct Door {
-    socket: UdpSocket,
+    socket: Datagrams,
     /// Of IPv6, if the host has it.
-    socket6: Option<UdpSocket>,
+    socket6: Option<Datagrams>,
     cache: Mutex<Cache>,
     names: Arc<Names>,
     direct: Arc<Direct>,
     /// Queries for the nameservers of this host.
     here: Sender<Query>,
+    /// `None`: all programs are of one host, and share the places.
+    admission: Option<Admission>,
 }
 
 impl Door {
@@ -113,17 +158,23 @@ impl Door {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A place for a query or a connection from this address.
+    fn admit(&self, from: IpAddr) -> Result<Option<Place>, Full> {
+        let place = self.admission.as_ref().map(|admission| admission(from.to_canonical()));
+        place.map(|place| place.ok_or(Full)).transpose()
+    }
+
     /// Sends an answer; a client that no longer listens is ignored.
     async fn answer(&self, query: &Query, response: Vec<u8>) {
         // Before the program can connect to the address.
         self.names.note(&response);
         match &query.from {
-            Asker::Datagram(to) => {
-                let socket = self.socket6.as_ref().filter(|_| to.is_ipv6()).unwrap_or(&self.socket);
-                let _ = socket.send_to(&fitted(&query.bytes, response), *to).await;
+            Asker::Datagram(back) => {
+                let socket = self.socket6.as_ref().filter(|_| back.to.is_ipv6()).unwrap_or(&self.socket);
+                let _ = socket.send(&fitted(&query.bytes, response), *back).await;
             }
             // There is room for an answer to each query of the stream.
-            Asker::Stream(answers) => {
+            Asker::Stream(answers, _) => {
                 let _ = answers.try_send(response);
             }
         }
@@ -147,7 +198,8 @@ impl Door {
             return false;
         }
         let now = Instant::now();
-        let query = Query { bytes: message.to_vec(), from, until: now + QUERY_TIMEOUT, tries: 0 };
+        let mut query =
+            Query { bytes: message.to_vec(), from, until: now + QUERY_TIMEOUT, tries: 0, place: None };
         if !is_query(message) {
             // A resolver may answer it by closing the stream, which loses all queries asked over it.
             self.answer(&query, error_for(&message[..HEADER], messages::FORMAT_ERROR)).await;
@@ -156,20 +208,32 @@ impl Door {
         let known = self.cache().find(message, now);
         if let Some(response) = known {
             self.answer(&query, response).await;
-        } else if let Err(full) = self.queue_for(message, queue).try_send(query) {
+            return true;
+        }
+        match self.admit(query.from.address()) {
+            Ok(place) => query.place = place,
+            Err(Full) => {
+                self.fail(&query).await;
+                return true;
+            }
+        }
+        if let Err(full) = self.queue_for(message, queue).try_send(query) {
             self.fail(&full.into_inner()).await;
         }
         true
     }
 }
 
+/// There is no place for an asker.
+struct Full;
+
 /// Takes the queries that arrive at a socket; waits for ever if there is none.
-async fn take_queries(socket: Option<&UdpSocket>, door: &Door, queue: &Sender<Query>) -> io::Result<()> {
+async fn take_queries(socket: Option<&Datagrams>, door: &Door, queue: &Sender<Query>) -> io::Result<()> {
     let Some(socket) = socket else { return pending().await };
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
-        let (len, from) = socket.recv_from(&mut buffer).await?;
-        door.take(&buffer[..len], Asker::Datagram(from), queue).await;
+        let (len, back) = socket.receive(&mut buffer).await?;
+        door.take(&buffer[..len], Asker::Datagram(back), queue).await;
     }
 }
 

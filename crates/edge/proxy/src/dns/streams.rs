@@ -1,6 +1,7 @@
 //! Queries over TCP (RFC 7766): of programs that got a cut answer, and of those that ask so at once.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,10 +27,13 @@ pub(super) async fn accept_all(listener: TcpListener, door: &Arc<Door>, queue: &
         tokio::select! {
             Some(_) = streams.join_next() => {}
             accepted = listener.accept(), if has_room => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, from)) => {
+                    // It is closed at once if its device has too many.
+                    let Ok(place) = door.admit(from.ip()) else { continue };
                     let (door, queue) = (Arc::clone(door), queue.clone());
                     streams.spawn(async move {
-                        if let Err(error) = serve(stream, &door, &queue).await {
+                        let _place = place;
+                        if let Err(error) = serve((stream, from.ip()), &door, &queue).await {
                             tracing::debug!(%error, "a connection with DNS queries has ended early");
                         }
                     });
@@ -46,7 +50,11 @@ pub(super) async fn accept_all(listener: TcpListener, door: &Arc<Door>, queue: &
 
 /// Answers the queries of one connection until the program ends it, or it is idle: for a while, no query was complete and none waited. Parts
 /// of a query do not count. The program has the same time to take an answer.
-async fn serve(mut stream: TcpStream, door: &Door, queue: &Sender<Query>) -> io::Result<()> {
+async fn serve(
+    (mut stream, peer): (TcpStream, IpAddr),
+    door: &Door,
+    queue: &Sender<Query>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut reader, mut writer) = stream.split();
     let (sender, mut answers) = mpsc::channel::<Vec<u8>>(MAX_IN_FLIGHT);
@@ -58,7 +66,7 @@ async fn serve(mut stream: TcpStream, door: &Door, queue: &Sender<Query>) -> io:
             && got.len() >= len
         {
             let message: Vec<u8> = got.drain(..len).skip(2).collect();
-            in_flight += usize::from(door.take(&message, Asker::Stream(sender.clone()), queue).await);
+            in_flight += usize::from(door.take(&message, Asker::Stream(sender.clone(), peer), queue).await);
         }
         if has_ended && in_flight == 0 {
             return writer.shutdown().await;

@@ -321,3 +321,26 @@ async fn a_program_that_takes_no_answers_loses_its_connection() {
     let asking = async { while program.write_all(&message).await.is_ok() {} };
     timeout(IDLE * 60, asking).await.expect("the connection ends");
 }
+
+#[tokio::test]
+async fn a_device_has_its_places_and_the_next_query_fails_at_once() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let at = socket.local_addr().expect("bound");
+    let places = Arc::new(());
+    let admission: Admission = Arc::new(move |from| {
+        assert!(from.is_loopback());
+        (Arc::strong_count(&places) < 3).then(|| Box::new(places.clone()) as Place)
+    });
+    // Answers leave when three queries have come, and two have places.
+    let far = Far { together: 3, ..Far::default() };
+    let of_devices = (Arc::default(), admission);
+    tokio::spawn(serve_queries_of_devices((socket, None), no_streams().await, Arc::new(far), of_devices));
+    let program = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    program.connect(at).await.expect("connected");
+    let mut answer = [0; 512];
+    for number in 0..3 {
+        program.send(&query(number)).await.expect("sent");
+    }
+    let len = timeout(QUERY_TIMEOUT, program.recv(&mut answer)).await.expect("at once").expect("an answer");
+    assert_eq!(answer[..len], failed(2)[..]);
+}
