@@ -23,7 +23,7 @@ pub(crate) struct OwnCertificate {
 }
 
 /// How a client identifies the server.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Authorities {
     /// Authenticate the server by a certificate that leads to one of the roots in FILE (PEM), instead of its key. The roots
     /// of this machine are in /etc/ssl/certs/ca-certificates.crt.

@@ -36,7 +36,7 @@ use crate::warm::{Kept, WarmLimit};
 use crate::{protection, session};
 
 /// The server of `run`, `proxy` and `forward`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Towards {
     /// A server by its name in the configuration, or by its address as for --server.
     #[arg(value_name = "SERVER")]
@@ -77,9 +77,10 @@ pub(crate) struct Dial {
     servers: Arc<Servers>,
     host: Host,
     reporter: Arc<Mutex<Reporter>>,
-    reloads: JoinHandle<()>,
+    /// `None` for a further stack of the process, whose paths are fixed.
+    reloads: Option<JoinHandle<()>>,
     silence: SilenceLimit,
-    _control: Control,
+    _control: Option<Control>,
     _firewall: Option<Opening>,
 }
 
@@ -115,7 +116,8 @@ impl Towards {
             return Err(self.explain(failures).await);
         }
         running.is_up();
-        let control = control::open(&self.options, &host, &running)?;
+        let is_first = !running.is_beside();
+        let control = is_first.then(|| control::open(&self.options, &host, &running)).transpose()?;
         let servers = Arc::new(servers);
         let changed = servers.clone();
         let apply = async move |option: &str, new: &Command| match (option, new.towards()) {
@@ -129,12 +131,23 @@ impl Towards {
         Ok(Dial {
             servers,
             reporter: Arc::new(Mutex::new(reporter)),
-            reloads: tokio::spawn(running.reload().clone().keep(paths, towards, apply)),
+            reloads: is_first.then(|| tokio::spawn(running.reload().clone().keep(paths, towards, apply))),
             host,
             silence: self.silence_limit(),
             _control: control,
             _firewall: firewall,
         })
+    }
+
+    /// The same servers over these paths alone, for a further stack of this process. Files and sockets are those of the first one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn over(&self, paths: Vec<plait::Path>) -> Self {
+        let mut towards = self.clone();
+        let options = &mut towards.options;
+        options.paths = paths;
+        (options.control, options.metrics, options.pcap, options.status_json) = (None, None, None, None);
+        (options.status, options.open_firewall) = (false, false);
+        towards
     }
 
     /// A key of one server must be checkable; of several, each must be known, and no question interrupts the search.
@@ -282,7 +295,9 @@ impl Dial {
 impl Drop for Dial {
     fn drop(&mut self) {
         // The task holds the servers, which end with their last holder.
-        self.reloads.abort();
+        if let Some(reloads) = &self.reloads {
+            reloads.abort();
+        }
     }
 }
 

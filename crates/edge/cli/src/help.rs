@@ -80,7 +80,7 @@ const MOST_USED: [&str; 7] =
     ["paths", "carrier", "protect", "accept_new", "connect_timeout", "verbose", "status"];
 
 /// Own options of commands that only `--help` has.
-const RARE: [&str; 17] = [
+const RARE: [&str; 19] = [
     "max_half_open",
     "max_handshakes",
     "max_per_network",
@@ -88,6 +88,8 @@ const RARE: [&str; 17] = [
     "max_memory",
     "max_connections",
     "max_flows",
+    "max_device_connections",
+    "max_device_questions",
     "cgroups",
     "devices",
     "direct",

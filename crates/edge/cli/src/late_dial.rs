@@ -73,6 +73,30 @@ impl TowardsLater {
     }
 }
 
+/// Opens a further stack of the process, after the first one: that one has settled the identity of the server. The future must be polled until
+/// the end; it is ready only with an error that time does not mend.
+#[cfg(target_os = "linux")]
+pub(crate) fn beside(
+    first: Arc<LateDial>,
+    towards: Towards,
+    running: &Running,
+    is_waited_out: fn(&anyhow::Error) -> bool,
+) -> (Arc<LateDial>, Reaching) {
+    let late = Arc::new(LateDial { dial: OnceLock::new(), silence: towards.silence_limit() });
+    let (found, running, towards) = (Arc::clone(&late), running.beside(), Arc::new(towards));
+    let reaching = async move {
+        while first.dial.get().is_none() {
+            sleep(TICK).await;
+        }
+        match reach(&towards, running, is_waited_out).await {
+            Ok(dial) => found.is_open(dial),
+            Err(error) => return error,
+        }
+        pending().await
+    };
+    (late, Box::pin(reaching))
+}
+
 /// Tries until the server answers.
 ///
 /// # Errors

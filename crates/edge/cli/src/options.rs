@@ -14,7 +14,7 @@ use plait::{
 use crate::metrics_place::MetricsPlace;
 
 /// The options that opening and accepting connections have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
     /// A device to use, and its role: DEV[=trusted|untrusted|never][,backup] (repeatable). DEV is a name, an alternative name, an address,
     /// mac:02:00:00:00:00:01, a pattern such as 'usb*', or default: the devices of the default routes. Devices are used as they come and go

@@ -1,6 +1,9 @@
 //! The connections of this process, as `plait status` and the file of `--status-json` report them.
 
 mod clients;
+#[cfg(target_os = "linux")]
+pub(crate) mod devices;
+mod life;
 mod recent;
 mod sums;
 
@@ -9,15 +12,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use std::time::Duration;
 
 use jiff::Timestamp;
-use plait::{Host, Monitor, PathControl, Pulse, Status, Subflow};
+use plait::{Host, Monitor, PathControl, Pulse, Status};
 use plait_proxy::convert::Instance;
 
 pub(crate) use self::clients::Tallies;
 #[cfg(target_os = "linux")]
 pub(crate) use self::clients::{Carried, Open, Tally};
+pub(crate) use self::life::{Life, Progress};
 use self::recent::Recent;
 pub(crate) use self::recent::{End, Event, Level, Message};
 #[cfg(target_os = "linux")]
@@ -33,7 +36,11 @@ pub(crate) const SILENT_SERVER: &str = "server-silent";
 
 /// This process, shared by all its tasks.
 #[derive(Clone, Debug)]
-pub(crate) struct Running(Arc<Inner>);
+pub(crate) struct Running {
+    inner: Arc<Inner>,
+    /// Whether it is the view of a further stack, whose connections are listed while its state is not that of the process.
+    is_beside: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -43,6 +50,9 @@ struct Inner {
     reload: Reload,
     /// The clients of a server.
     clients: Arc<Tallies>,
+    /// The devices behind a gateway.
+    #[cfg(target_os = "linux")]
+    devices: Arc<devices::Devices>,
     state: Mutex<State>,
 }
 
@@ -119,45 +129,6 @@ pub(crate) struct Listed {
     number: u64,
 }
 
-/// One connection, for a monitor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Progress {
-    pub(crate) number: u64,
-    /// The server of the connection, once it has answered.
-    pub(crate) instance: Option<Instance>,
-    /// Bytes that the peer has acknowledged.
-    pub(crate) delivered: u64,
-    /// Bytes that were read.
-    pub(crate) read: u64,
-    pub(crate) life: Life,
-}
-
-/// Evidence that the peer still has the connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Life {
-    /// The last verification of any of its subflows, on the clock of the host.
-    pub(crate) verified: Option<Duration>,
-    /// The address of the server on that subflow; the address on the first subflow if none is ever verified.
-    pub(crate) server: Option<SocketAddr>,
-    /// Whether a verified subflow still exists and answers questions.
-    pub(crate) is_there: bool,
-}
-
-impl Life {
-    fn of(status: &Status) -> Self {
-        let subflows = status.subflows();
-        let latest = subflows.iter().filter(|subflow| subflow.verified_at().is_some());
-        let latest = latest.max_by_key(|subflow| subflow.verified_at());
-        Self {
-            verified: latest.and_then(Subflow::verified_at),
-            server: latest.or(subflows.first()).map(Subflow::peer_addr),
-            is_there: subflows.iter().any(|subflow| {
-                subflow.verified_at().is_some() && !subflow.is_doubted() && subflow.end().is_none()
-            }),
-        }
-    }
-}
-
 impl Running {
     pub(crate) fn new(kind: &'static str, what: impl Into<String>, reload: Reload) -> Self {
         let state = State {
@@ -174,26 +145,49 @@ impl Running {
             ends: BTreeMap::new(),
             recent: Recent::default(),
         };
-        let (clients, state) = (Arc::default(), Mutex::new(state));
-        Self(Arc::new(Inner { kind, started: now(), reload, clients, state }))
+        let inner = Inner {
+            kind,
+            started: now(),
+            reload,
+            clients: Arc::default(),
+            #[cfg(target_os = "linux")]
+            devices: Arc::default(),
+            state: Mutex::new(state),
+        };
+        Self { inner: Arc::new(inner), is_beside: false }
+    }
+
+    /// The same process for a further stack of it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn beside(&self) -> Self {
+        Self { is_beside: true, ..self.clone() }
+    }
+
+    pub(crate) fn is_beside(&self) -> bool {
+        self.is_beside
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn devices(&self) -> &Arc<devices::Devices> {
+        &self.inner.devices
     }
 
     pub(crate) fn kind(&self) -> &'static str {
-        self.0.kind
+        self.inner.kind
     }
 
     /// Its options, which can be read again.
     pub(crate) fn reload(&self) -> &Reload {
-        &self.0.reload
+        &self.inner.reload
     }
 
     /// Its clients, if it is a server that tells them apart.
     pub(crate) fn clients(&self) -> &Arc<Tallies> {
-        &self.0.clients
+        &self.inner.clients
     }
 
     pub(crate) fn started(&self) -> &str {
-        &self.0.started
+        &self.inner.started
     }
 
     pub(crate) fn what(&self) -> String {
@@ -202,7 +196,9 @@ impl Running {
 
     /// Sets a better description, once it is known.
     pub(crate) fn is_now(&self, what: impl Into<String>) {
-        self.state().what = what.into();
+        if !self.is_beside {
+            self.state().what = what.into();
+        }
     }
 
     /// Notes the stack that the connections use.
@@ -222,7 +218,9 @@ impl Running {
 
     /// Notes that the server is still waited for, and why; `None` once it has answered.
     pub(crate) fn waits(&self, why: Option<String>) {
-        self.state().waits_for = why;
+        if !self.is_beside {
+            self.state().waits_for = why;
+        }
     }
 
     /// The reason that the server is still waited for.
@@ -262,7 +260,7 @@ impl Running {
         let mut state = self.state();
         let number = state.next;
         let about =
-            About { number, kind: self.0.kind, peer, client: None, destination: None, started: now() };
+            About { number, kind: self.inner.kind, peer, client: None, destination: None, started: now() };
         state.next += 1;
         state.recent.note(Event::of("connection-opened", &about));
         let live = Live { monitor, about, instance: None, end: End::default(), sums: Sums::default() };
@@ -388,7 +386,7 @@ impl Running {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,9 +13,10 @@ fn pages_tell_how_a_command_is_used_its_files_its_variables_and_its_exit_status(
     let scratch = tempfile::tempdir().expect("a directory");
     let pages = scratch.path().join("man1");
     assert!(Command::new(PLAIT).arg("man").arg(&pages).status().expect("started").success());
-    for command in
-        ["run", "up", "serve", "proxy", "forward", "connect", "listen", "check", "doctor", "key", "status"]
-    {
+    for command in [
+        "run", "up", "gateway", "serve", "proxy", "forward", "connect", "listen", "check", "doctor", "key",
+        "status",
+    ] {
         let page = fs::read_to_string(pages.join(format!("plait-{command}.1"))).expect(command);
         for section in ["EXAMPLES", "FILES", "ENVIRONMENT", "\"EXIT STATUS\""] {
             assert!(page.contains(&format!(".SH {section}\n")), "{section} of {command}: {page}");
@@ -149,16 +150,17 @@ fn help(words: &[&str]) -> String {
 
 #[test]
 fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_option_under_a_fitting_heading() {
-    for command in
-        ["run", "up", "serve", "proxy", "forward", "connect", "listen", "check", "doctor", "key", "status"]
-    {
+    for command in [
+        "run", "up", "gateway", "serve", "proxy", "forward", "connect", "listen", "check", "doctor", "key",
+        "status",
+    ] {
         let short = help(&[command, "-h"]);
         assert!(short.lines().count() <= 50, "{command}: {} lines: {short}", short.lines().count());
         assert!(!short.contains("EXIT STATUS"), "{short}");
         let long = help(&[command, "--help"]);
         assert!(long.matches("Exit status: ").count() <= 1, "{command}: {long}");
     }
-    for command in ["run", "up", "serve", "proxy", "forward", "connect", "listen"] {
+    for command in ["run", "up", "gateway", "serve", "proxy", "forward", "connect", "listen"] {
         let short = help(&[command, "-h"]);
         for part in ["--path", "--carrier", "--protect", &format!("plait {command} --help")] {
             assert!(short.contains(part), "{part} of {command}: {short}");

@@ -21,6 +21,7 @@ use crate::help;
 use crate::key::Key;
 use crate::linux::asking::{PathArguments, ReloadArguments, StatusArguments};
 use crate::linux::doctor::Doctor;
+use crate::linux::gateway::Gateway;
 use crate::linux::health::Health;
 use crate::linux::listen::{self, Listen};
 use crate::linux::manual::SUPPLEMENT;
@@ -73,7 +74,9 @@ pub(crate) enum Command {
     Forward(Forward),
     /// Send the connections and the DNS of all programs of this host through a plait server.
     Up(Up),
-    /// End plait up, and wait until its rules are removed.
+    /// Send the connections and the DNS of the devices behind this host through a plait server.
+    Gateway(Gateway),
+    /// End plait up or plait gateway, and wait until its rules are removed.
     Down(Down),
     /// Remove what a crash of plait has left in the network of this host, and print it.
     Cleanup(Cleanup),
@@ -118,6 +121,7 @@ impl Command {
             | Self::Proxy(_)
             | Self::Forward(_)
             | Self::Up(_)
+            | Self::Gateway(_)
             | Self::Check(_)
             | Self::Key(_) => true,
             Self::Down(_)
@@ -146,6 +150,7 @@ impl Command {
             Self::Proxy(proxy) => Some(&proxy.towards().options),
             Self::Forward(forward) => Some(&forward.towards().options),
             Self::Up(up) => Some(&up.towards().options),
+            Self::Gateway(gateway) => Some(&gateway.towards().options),
             Self::Down(_)
             | Self::Cleanup(_)
             | Self::Status(_)
@@ -172,6 +177,7 @@ impl Command {
             Self::Proxy(proxy) => Some(proxy.towards()),
             Self::Forward(forward) => Some(forward.towards()),
             Self::Up(up) => Some(up.towards()),
+            Self::Gateway(gateway) => Some(gateway.towards()),
             Self::Connect(_)
             | Self::Listen(_)
             | Self::Serve(_)
@@ -212,6 +218,7 @@ impl Command {
             Self::Proxy(arguments) => to_the_end(arguments.run(reload)),
             Self::Forward(arguments) => to_the_end(arguments.run(reload)),
             Self::Up(arguments) => to_the_end(arguments.run(reload)),
+            Self::Gateway(arguments) => to_the_end(arguments.run(reload)),
             Self::Down(arguments) => arguments.run(),
             Self::Cleanup(arguments) => arguments.run(),
             Self::Status(arguments) => arguments.run(),
@@ -263,8 +270,9 @@ impl Arguments {
             | Command::Listen(_)
             // Its program is not a part of plait.
             | Command::Run(_)
-            // It starts `nft` as long as it runs, with rules that change.
+            // They start `nft` as long as they run, with rules that change.
             | Command::Up(_)
+            | Command::Gateway(_)
             | Command::Down(_)
             | Command::Cleanup(_)
             | Command::Status(_)

@@ -384,6 +384,8 @@ mod tests {
                         "addresses": ["192.0.2.2"] }],
             "clients": [{ "name": "laptop\u{1b}", "key": "SHA256:x", "connections_open": 1, "connections_opened": 3, "connections_ready": 2,
                 "bytes_received": 6, "bytes_sent": 5 }],
+            "devices": [{ "addresses": ["10.1.0.2", "fd00::2"], "mac": "02:00:00:00:00:01", "connections_open": 1, "connections_opened": 4,
+                "connections_refused": 2, "questions": 3, "questions_refused": 0, "bytes_up": 7, "bytes_down": 8 }],
             "connections": [{ "started": "2026-09-02T10:00:01Z", "client": "laptop", "peer": "192.0.2.9:4000",
                 "destination": "example.org:443", "sealed": { "suite": "aes" }, "scrambling": null,
                 "bytes_delivered": 5, "bytes_read": 6,
@@ -441,6 +443,8 @@ mod tests {
         for line in [
             "  path eth0=trusted,backup up over udp 192.0.2.2\n",
             "  client laptop\u{fffd}: 1 connections open of 3, 2 ready, received 6, sent 5 bytes\n",
+            "  device 10.1.0.2, fd00::2 (02:00:00:00:00:01): 1 connections open of 4, 2 refused; 3 questions of DNS, 0 refused; sent 7, received \
+             8 bytes\n",
             "  connection since 2026-09-02T10:00:01Z from laptop with 192.0.2.9:4000 to example.org:443: sealed with aes, sent 5, \
              received 6 bytes over eth0; datagrams: flows open 2, sent 9, received 8, lost 1, repeated 3\n",
         ] {
@@ -453,7 +457,7 @@ mod tests {
         let _ = (
             details(&json!({})),
             table(&[json!({ "paths": 3 })]),
-            details(&json!({ "connections": [1, {}], "clients": [{}, "x"] })),
+            details(&json!({ "connections": [1, {}], "clients": [{}, "x"], "devices": [{}, 1] })),
         );
     }
 }

@@ -347,6 +347,7 @@ fn status(subject: &Subject) -> serde_json::Value {
         "clients": clients,
         "clients_known": clients_known,
         "clients_refused": running.clients().refused(),
+        "devices": running.devices().reports(),
         "host": host.upgrade().map(|host| HostReport::from(&*host)),
         "events": running.events(),
     })

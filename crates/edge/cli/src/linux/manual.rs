@@ -101,7 +101,21 @@ const EXAMPLES: &[(&str, &[Entry])] = &[
             ),
         ],
     ),
-    ("plait-down", &[("plait down", "End plait up, whatever its server is.")]),
+    (
+        "plait-gateway",
+        &[
+            (
+                "plait gateway -s gw.example --lan-device br0 --path eth0 --path wlan0",
+                "All devices behind the bridge br0 through that server.",
+            ),
+            (
+                "plait gateway -s gw.example --lan-device br0 --path eth0 --path wlan0=untrusted --device 02:00:00:00:00:01=direct \
+                 --device 192.168.7.32/27=paths=eth0",
+                "One device past the server, and a part of the network over the first path alone.",
+            ),
+        ],
+    ),
+    ("plait-down", &[("plait down", "End plait up or plait gateway, whatever its server is.")]),
     (
         "plait-cleanup",
         &[("plait cleanup", "After a crash: let programs use the network without plait again.")],
@@ -330,8 +344,8 @@ mod tests {
         }
         // Commands with options of their own have one.
         for command in [
-            "connect", "listen", "run", "serve", "proxy", "forward", "up", "down", "cleanup", "check",
-            "status", "health", "monitor", "path", "key", "config", "reload", "upgrade",
+            "connect", "listen", "run", "serve", "proxy", "forward", "up", "gateway", "down", "cleanup",
+            "check", "status", "health", "monitor", "path", "key", "config", "reload", "upgrade",
         ] {
             assert!(EXAMPLES.iter().any(|(name, _)| *name == format!("plait-{command}")), "{command}");
         }

@@ -10,6 +10,7 @@ mod directory;
 mod doctor;
 mod door;
 pub(crate) mod firewall;
+mod gateway;
 mod guests;
 mod health;
 pub(crate) mod hooks;

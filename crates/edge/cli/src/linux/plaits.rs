@@ -47,8 +47,8 @@ fn faults_of(plait: &Value) -> Vec<Fault> {
         serde_json::from_value::<Vec<SubflowNow>>(connection["subflows"].clone()).ok()
     });
     let (mut narrow, mut rebound) = (BTreeMap::new(), BTreeMap::new());
-    let is_client =
-        ["run", "proxy", "forward", "up", "connect"].contains(&plait["kind"].as_str().unwrap_or_default());
+    let is_client = ["run", "proxy", "forward", "up", "gateway", "connect"]
+        .contains(&plait["kind"].as_str().unwrap_or_default());
     for subflows in subflows {
         for subflow in &subflows {
             let place = (subflow.path.clone(), subflow.carrier.clone());

@@ -88,7 +88,7 @@ impl Check {
                 "all connections over TCP; --carrier udp does without"
             }
             Self::Ip | Self::Nft => {
-                "all connections over TCP (--carrier udp does without), plait run, plait up"
+                "all connections over TCP (--carrier udp does without), plait run, plait up, plait gateway"
             }
             Self::Conntrack => "all connections",
             Self::Clients => "plait serve and listen over UDP",

@@ -6,6 +6,7 @@ pub(crate) mod certificates;
 pub(crate) mod routed;
 pub(crate) mod static_program;
 pub(crate) mod stream;
+pub(crate) mod traces;
 pub(crate) mod udp;
 pub(crate) mod user;
 

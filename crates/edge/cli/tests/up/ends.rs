@@ -51,7 +51,7 @@ fn after_a_crash_nothing_leaves_until_it_is_undone_by_each_of_three_ways() {
     }
     assert_eq!(text(&house.plait(&["cleanup"])), "nothing was left\n");
     let down = house.plait(&["down"]);
-    assert!(text(&down).contains("does not run"), "{}", text(&down));
+    assert!(text(&down).contains("neither plait up nor"), "{}", text(&down));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use plait_lab::Program;
 use plait_netns::nft::Table;
 
+use super::support::traces::traces;
 use super::support::{PLAIT, SERVER, SERVER_V6, TIMEOUT, World};
 
 /// A nameserver that is not there: questions to it must not leave.
@@ -122,32 +123,7 @@ impl House {
 
     /// All that `plait` may change on the host: rules, routes, devices, settings and files.
     pub(super) fn traces(&self) -> String {
-        let client = &self.world.client;
-        let mut traces = String::new();
-        for words in ["-4 rule", "-6 rule", "-4 route show table all", "-6 route show table all", "-br link"]
-        {
-            traces += &client.ip(words).expect("ip works");
-        }
-        traces += &client.run("nft", "list ruleset").expect("nft works");
-        let settings = || {
-            let mut text = String::new();
-            for family in ["ipv4", "ipv6"] {
-                let mut devices: Vec<_> =
-                    fs::read_dir(format!("/proc/sys/net/{family}/conf")).expect("there").flatten().collect();
-                devices.sort_by_key(fs::DirEntry::file_name);
-                for device in devices {
-                    for name in ["forwarding", "force_forwarding", "accept_ra", "rp_filter", "src_valid_mark"]
-                    {
-                        let file = device.path().join(name);
-                        let value = fs::read_to_string(&file).unwrap_or_default();
-                        text += &format!("{} {}\n", file.display(), value.trim());
-                    }
-                }
-            }
-            text
-        };
-        traces += &client.enter(settings).expect("entered");
-        traces + &fs::read_to_string(self.world.file("resolv.conf")).expect("text")
+        traces(&self.world.client) + &fs::read_to_string(self.world.file("resolv.conf")).expect("text")
     }
 }
 

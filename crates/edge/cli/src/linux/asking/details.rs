@@ -22,6 +22,9 @@ pub(super) fn details(plait: &Value) -> String {
     for client in plait["clients"].as_array().into_iter().flatten() {
         text += &format!("  {}\n", of_client(client));
     }
+    for device in plait["devices"].as_array().into_iter().flatten() {
+        text += &format!("  {}\n", of_device(device));
+    }
     for connection in plait["connections"].as_array().into_iter().flatten() {
         text += &format!("  {}\n", of_connection(connection));
     }
@@ -38,6 +41,23 @@ fn of_client(client: &Value) -> String {
         of("connections_ready"),
         of("bytes_received"),
         of("bytes_sent")
+    )
+}
+
+fn of_device(device: &Value) -> String {
+    let of = |name: &str| word(&device[name]);
+    let addresses: Vec<_> = device["addresses"].as_array().into_iter().flatten().map(word).collect();
+    let name = if addresses.is_empty() { "others".to_owned() } else { addresses.join(", ") };
+    let mac = device["mac"].as_str().map_or_else(String::new, |mac| format!(" ({})", shown(mac)));
+    format!(
+        "device {name}{mac}: {} connections open of {}, {} refused; {} questions of DNS, {} refused; sent {}, received {} bytes",
+        of("connections_open"),
+        of("connections_opened"),
+        of("connections_refused"),
+        of("questions"),
+        of("questions_refused"),
+        of("bytes_up"),
+        of("bytes_down")
     )
 }
 

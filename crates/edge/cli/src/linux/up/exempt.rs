@@ -122,7 +122,11 @@ fn cgroup(path: &str) -> anyhow::Result<String> {
     Ok(path.to_owned())
 }
 
-fn device(text: &str) -> Result<String, &'static str> {
+/// The name of a device.
+///
+/// # Errors
+/// It cannot be one.
+pub(in crate::linux) fn device(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     let is_name = (1..=15).contains(&text.len()) && text.chars().all(fits) && !text.starts_with(['-', '.']);
     if is_name { Ok(text.to_owned()) } else { Err("not the name of a device") }
@@ -148,7 +152,7 @@ pub(super) fn present(paths: &[String]) -> Vec<Group> {
 
 impl Networks {
     /// Reads the networks of the devices, and the routes over these. Nothing about a device that is not there.
-    pub(super) fn read(devices: &[String]) -> Self {
+    pub(in crate::linux) fn read(devices: &[String]) -> Self {
         let attached =
             ip(&["address", "show"]).iter().filter(|link| !is_own(link)).flat_map(addresses).collect();
         let routes = |device: &String| {
@@ -178,7 +182,7 @@ fn addresses(link: &Value) -> Vec<Prefix> {
 }
 
 /// The answer of `ip` in JSON; nothing if it has none.
-fn ip(words: &[&str]) -> Vec<Value> {
+pub(in crate::linux) fn ip(words: &[&str]) -> Vec<Value> {
     let output = Command::new("ip").arg("-json").args(words).output();
     let answer = output.ok().filter(|done| done.status.success());
     answer.and_then(|done| serde_json::from_slice(&done.stdout).ok()).unwrap_or_default()

@@ -6,11 +6,11 @@
 
 mod doors;
 mod down;
-mod exempt;
+pub(in crate::linux) mod exempt;
 mod portal;
-mod process;
-mod rules;
-mod table;
+pub(in crate::linux) mod process;
+pub(in crate::linux) mod rules;
+pub(in crate::linux) mod table;
 mod visitors;
 
 use std::io;
@@ -19,7 +19,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::Args;
 use plait_console::prerequisite::may_change_the_network;
 use plait_proxy::client::{self, ForwardError};
@@ -35,7 +34,7 @@ use self::doors::Doors;
 pub(crate) use self::down::{Cleanup, Down};
 use self::exempt::ExemptOptions;
 use self::portal::Page;
-use self::process::State;
+use self::process::{Owner, State};
 use self::rules::{Networks, OWN_MARK, Rules};
 use self::table::Table;
 use crate::dial::Towards;
@@ -86,13 +85,7 @@ impl Up {
             return Err(missing.into());
         }
         let exempt = self.exempt.look_up()?;
-        match State::now() {
-            State::Up(pid) => {
-                bail!("plait up runs in this network namespace already, as process {pid}\n  fix: plait down");
-            }
-            State::Crashed => say("an earlier plait up has crashed: its rules are replaced"),
-            State::Down => {}
-        }
+        Owner::Up.require_alone()?;
         plait::mark_sockets(OWN_MARK);
         let doors = Doors::open()?;
         limits::raise_open_files();
@@ -133,11 +126,14 @@ impl Up {
 
 /// The rules that a crash has left in this network namespace, and the fix, as far as this user may see.
 pub(crate) fn fault() -> Option<(String, String)> {
-    let has_crashed = may_change_the_network() && matches!(State::now(), State::Crashed);
-    has_crashed.then(|| {
-        let why = "plait up has crashed: its rules let nothing leave this host".to_owned();
-        (why, "start plait up again, or plait cleanup".to_owned())
-    })
+    let has_crashed = |owner: &Owner| matches!(State::of(*owner), State::Crashed);
+    let owner = Owner::ALL.into_iter().filter(|_| may_change_the_network()).find(has_crashed)?;
+    let (name, whose) = match owner {
+        Owner::Up => (owner.name(), "this host"),
+        Owner::Gateway => (owner.name(), "the devices behind this host"),
+    };
+    let why = format!("{name} has crashed: its rules let nothing of {whose} leave");
+    Some((why, format!("start {name} again, or plait cleanup")))
 }
 
 /// Carries the connections and the DNS of programs until a listener fails.

@@ -1,19 +1,30 @@
-//! The process of `plait up` in this network namespace, according to the rules in the kernel.
+//! The processes of `plait up` and `plait gateway` in this network namespace, according to the rules in the kernel.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::rules::{PROCESS, TABLE};
+use anyhow::bail;
+
+use super::rules::PROCESS;
 use super::table::list;
+use crate::output::say;
+
+/// A command that keeps rules in the kernel. A network namespace has one of them at a time: the chain of `plait up` for what is forwarded would
+/// refuse what `plait gateway` lets pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::linux) enum Owner {
+    Up,
+    Gateway,
+}
 
 /// CAP_NET_ADMIN in the sets of `/proc/PID/status` (linux/capability.h).
 const NET_ADMIN: u64 = 1 << 12;
 
 /// What the rules say.
 #[derive(Debug)]
-pub(super) enum State {
+pub(in crate::linux) enum State {
     /// There are none.
     Down,
     /// The process that has put them runs.
@@ -22,10 +33,74 @@ pub(super) enum State {
     Crashed,
 }
 
+impl Owner {
+    pub(in crate::linux) const ALL: [Self; 2] = [Self::Up, Self::Gateway];
+
+    /// The command for people.
+    pub(in crate::linux) fn name(self) -> &'static str {
+        match self {
+            Self::Up => "plait up",
+            Self::Gateway => "plait gateway",
+        }
+    }
+
+    /// The word of its command line.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// The table that a crash leaves.
+    pub(in crate::linux) fn table(self) -> &'static str {
+        match self {
+            Self::Up => "plait-up",
+            Self::Gateway => "plait-gateway",
+        }
+    }
+
+    /// The same rules once more, in a table that other programs cannot remove (`flags owner`). It ends with its process.
+    pub(in crate::linux) fn held_table(self) -> &'static str {
+        match self {
+            Self::Up => "plait-up-held",
+            Self::Gateway => "plait-gateway-held",
+        }
+    }
+
+    /// Reports a crash of an earlier process of this command.
+    ///
+    /// # Errors
+    /// The command, or another one with rules, is there.
+    pub(in crate::linux) fn require_alone(self) -> anyhow::Result<()> {
+        let name = self.name();
+        match State::of(self) {
+            State::Up(pid) => {
+                bail!("{name} runs in this network namespace already, as process {pid}\n  fix: plait down");
+            }
+            State::Crashed => say(&format!("an earlier {name} has crashed: its rules are replaced")),
+            State::Down => {}
+        }
+        for other in Self::ALL.into_iter().filter(|other| *other != self) {
+            match State::of(other) {
+                State::Up(pid) => bail!(
+                    "{name} cannot run beside {}, which runs in this network namespace as process {pid}\n  fix: plait down",
+                    other.name()
+                ),
+                State::Crashed => {
+                    bail!("{} has crashed: its rules are in effect\n  fix: plait cleanup", other.name())
+                }
+                State::Down => {}
+            }
+        }
+        Ok(())
+    }
+}
+
 impl State {
-    pub(super) fn now() -> Self {
-        let Some(table) = list(TABLE) else { return Self::Down };
-        match process_in(&table).filter(|pid| is_up(*pid)) {
+    pub(in crate::linux) fn of(owner: Owner) -> Self {
+        let Some(table) = list(owner.table()) else { return Self::Down };
+        match process_in(&table).filter(|pid| is_up(owner, *pid)) {
             Some(pid) => Self::Up(pid),
             None => Self::Crashed,
         }
@@ -40,10 +115,10 @@ fn process_in(table: &str) -> Option<u32> {
     })
 }
 
-/// Whether the process is a `plait up` in this network namespace: numbers of processes come back, also to other users.
-pub(super) fn is_up(pid: u32) -> bool {
+/// Whether the process is one of this command in this network namespace: numbers of processes come back, also to other users.
+pub(super) fn is_up(owner: Owner, pid: u32) -> bool {
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-    words(pid).iter().any(|word| word == "up")
+    words(pid).iter().any(|word| word == owner.word())
         && network(&pid.to_string()) == network("self")
         && is_plait(pid)
         && may_have_put_rules(pid)
@@ -79,6 +154,6 @@ mod tests {
         let table = "table inet plait-up {\n\tchain process-4711 {\n\t}\n\n\tchain refuse {\n\t}\n}\n";
         assert_eq!(process_in(table), Some(4711));
         assert_eq!(process_in("table inet plait-up {\n}\n"), None);
-        assert!(!is_up(std::process::id()), "a test");
+        assert!(!is_up(Owner::Up, std::process::id()), "a test");
     }
 }

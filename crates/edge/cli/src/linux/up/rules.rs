@@ -14,14 +14,12 @@ use std::num::NonZeroU32;
 
 use plait_proxy::run::GATE_MARK;
 
-use super::exempt::{Exempt, Lan};
+use super::exempt::{Exempt, Lan, present};
+use super::process::Owner;
+use super::table::RuleSet;
 use super::visitors::Visitor;
 use plait_proxy::prefix::{Prefix, merged};
 
-/// The table that a crash leaves. `plait-N` are those of the stack.
-pub(super) const TABLE: &str = "plait-up";
-/// The same rules once more, in a table that other programs cannot remove (`flags owner`). It ends with its process.
-pub(super) const HELD_TABLE: &str = "plait-up-held";
 /// In front of the number of plait's process, in the name of an empty chain.
 pub(super) const PROCESS: &str = "process-";
 /// The mark of plait's own sockets.
@@ -36,12 +34,12 @@ const LINK: [&str; 5] = ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", 
 
 /// The ports of the listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ports {
+pub(in crate::linux) struct Ports {
     /// TCP, and DNS over UDP.
-    pub(super) both: u16,
+    pub(in crate::linux) both: u16,
     /// DNS over TCP, by IPv4.
-    pub(super) dns_tcp: u16,
-    pub(super) has_ipv6: bool,
+    pub(in crate::linux) dns_tcp: u16,
+    pub(in crate::linux) has_ipv6: bool,
 }
 
 /// All that the rules depend on.
@@ -60,11 +58,11 @@ pub(super) struct Rules {
 
 /// The networks of this host's devices.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Networks {
+pub(in crate::linux) struct Networks {
     /// Networks that devices are attached to.
-    pub(super) attached: Vec<Prefix>,
+    pub(in crate::linux) attached: Vec<Prefix>,
     /// Destinations of the routes over exempt devices, default routes excluded.
-    pub(super) of_devices: Vec<(String, Vec<Prefix>)>,
+    pub(in crate::linux) of_devices: Vec<(String, Vec<Prefix>)>,
 }
 
 /// A control group. Another one may have its path later, and rules are for one of them.
@@ -80,27 +78,11 @@ pub(super) fn is_private(network: &Prefix) -> bool {
     PRIVATE.into_iter().filter_map(|text| text.parse::<Prefix>().ok()).any(|private| private.covers(network))
 }
 
-impl Rules {
-    /// The commands that put the first table, in the place of one that is there, in one transaction. `process` is that of plait.
-    pub(super) fn script(&self, process: u32) -> String {
-        self.table(TABLE, "", &format!("{PROCESS}{process}"))
-    }
-
-    /// The same for the second table. It has a chain of this name, by which the caller sees that it is there.
-    pub(super) fn held_script(&self, chain: &str) -> String {
-        self.table(HELD_TABLE, "flags owner;", chain)
-    }
-
-    fn table(&self, table: &str, flags: &str, chain: &str) -> String {
-        format!(
-            "add table inet {table} {{ {flags} }}\ndelete table inet {table}\n\
-             table inet {table} {{\n{flags}\nchain {chain} {{ }}\n{}}}\n",
-            self.chains()
-        )
-    }
+impl RuleSet for Rules {
+    const OWNER: Owner = Owner::Up;
 
     fn chains(&self) -> String {
-        let chains: [(&str, &str, Vec<String>); 8] = [
+        written(&[
             ("refuse", "", refusals()),
             ("ways", "", self.ways()),
             ("exempt", "", self.exemptions()),
@@ -109,14 +91,29 @@ impl Rules {
             ("sealed", "type filter hook output priority 300; policy drop;", seals()),
             ("forwarded", "type filter hook forward priority 300; policy drop;", forwards()),
             ("strays", "type filter hook input priority -150; policy accept;", self.strays()),
-        ];
-        chains.into_iter().fold(String::new(), |mut text, (name, hook, rules)| {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "chain {name} {{\n{hook}\n{}\n}}", rules.join("\n"));
-            text
-        })
+        ])
     }
 
+    fn renew(&mut self, has_moved: bool) -> Option<&'static str> {
+        if has_moved {
+            let networks = Networks::read(&self.exempt.devices);
+            if networks != self.networks {
+                self.networks = networks;
+                return Some("the networks of this host");
+            }
+        }
+        let groups = present(&self.exempt.cgroups);
+        let has_changed = groups != self.groups;
+        self.groups = groups;
+        has_changed.then_some("the control groups of this host")
+    }
+
+    fn without_gate(&mut self) -> bool {
+        std::mem::take(&mut self.has_gate)
+    }
+}
+
+impl Rules {
     /// Exemptions that hold for packets of others, too.
     fn ways(&self) -> Vec<String> {
         let Self { exempt, networks, .. } = self;
@@ -219,13 +216,29 @@ impl Rules {
     /// The private networks that devices are attached to, and the links themselves.
     fn lan(&self) -> Vec<Prefix> {
         let attached = self.networks.attached.iter().filter(|network| is_private(network));
-        let links = LINK.into_iter().filter_map(|text| text.parse().ok());
-        attached.copied().chain(links).collect()
+        attached.copied().chain(links()).collect()
     }
 }
 
+/// The link itself, multicast and broadcast.
+pub(in crate::linux) fn links() -> impl Iterator<Item = Prefix> {
+    LINK.into_iter().filter_map(|text| text.parse().ok())
+}
+
+/// A chain: its name, its hook, and its rules.
+pub(in crate::linux) type Chain<'a> = (&'a str, &'a str, Vec<String>);
+
+/// The chains as `nft` reads them.
+pub(in crate::linux) fn written(chains: &[Chain<'_>]) -> String {
+    chains.iter().fold(String::new(), |mut text, (name, hook, rules)| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "chain {name} {{\n{hook}\n{}\n}}", rules.join("\n"));
+        text
+    })
+}
+
 /// A refusal that programs notice at once. UDP is refused like a closed port, so that QUIC gives way to TCP.
-fn refusals() -> Vec<String> {
+pub(in crate::linux) fn refusals() -> Vec<String> {
     [
         "meta l4proto tcp reject with tcp reset",
         "meta l4proto { icmp, ipv6-icmp } reject with icmpx type admin-prohibited",
@@ -248,7 +261,7 @@ fn forwards() -> Vec<String> {
 }
 
 /// The matches of packets towards these networks, one per family that has some.
-fn towards(networks: &[Prefix]) -> impl Iterator<Item = String> {
+pub(in crate::linux) fn towards(networks: &[Prefix]) -> impl Iterator<Item = String> {
     let networks = merged(networks);
     [("ip", false), ("ip6", true)].into_iter().filter_map(move |(family, is_v6)| {
         let mut of_family = networks.iter().filter(|network| network.is_v6() == is_v6).peekable();
@@ -266,7 +279,7 @@ fn visits(visitors: &[Visitor], [address, theirs, ours]: [&str; 3]) -> impl Iter
     })
 }
 
-fn set(elements: impl Iterator<Item = impl ToString>) -> String {
+pub(in crate::linux) fn set(elements: impl Iterator<Item = impl ToString>) -> String {
     let all: BTreeSet<String> = elements.map(|element| element.to_string()).collect();
     format!("{{ {} }}", all.into_iter().collect::<Vec<_>>().join(", "))
 }

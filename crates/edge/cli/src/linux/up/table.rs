@@ -1,4 +1,4 @@
-//! The tables of `plait up` in the kernel: put, listed, restored and removed.
+//! The tables of `plait up` or `plait gateway` in the kernel: put, listed, restored and removed.
 //!
 //! There are two tables with the same rules. The first outlives this process, so that a crash opens nothing. Every program may remove it, as a
 //! firewall does that flushes all rules when it is reloaded. The second belongs to a process of `nft` that runs as long as plait does: the
@@ -20,8 +20,8 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 
-use super::exempt::present;
-use super::rules::{HELD_TABLE, Networks, Rules, TABLE};
+use super::process::Owner;
+use super::rules::PROCESS;
 use crate::linux::network;
 use crate::output::say;
 
@@ -32,9 +32,43 @@ const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// NFNLGRP_NFTABLES (linux/netfilter/nfnetlink.h) as a bit: every change of nftables.
 const RULE_GROUPS: u32 = 1 << (7 - 1);
 
+/// The rules of a command.
+pub(in crate::linux) trait RuleSet: Send + 'static {
+    const OWNER: Owner;
+
+    /// The chains of each of the two tables.
+    fn chains(&self) -> String;
+
+    /// Reads again what the rules depend on; returns what has changed. `has_moved`: addresses or routes of this host are others.
+    fn renew(&mut self, has_moved: bool) -> Option<&'static str>;
+
+    /// Gives up what takes NFLOG; returns whether there was something.
+    fn without_gate(&mut self) -> bool {
+        false
+    }
+
+    /// The commands that put the first table, in the place of one that is there, in one transaction. `process` is that of plait.
+    fn script(&self, process: u32) -> String {
+        script(Self::OWNER.table(), ("", &format!("{PROCESS}{process}")), &self.chains())
+    }
+
+    /// The same for the second table. It has a chain of this name, by which the caller sees that it is there.
+    fn held_script(&self, chain: &str) -> String {
+        script(Self::OWNER.held_table(), ("flags owner;", chain), &self.chains())
+    }
+}
+
+fn script(table: &str, (flags, chain): (&str, &str), chains: &str) -> String {
+    format!(
+        "add table inet {table} {{ {flags} }}\ndelete table inet {table}\n\
+         table inet {table} {{\n{flags}\nchain {chain} {{ }}\n{chains}}}\n"
+    )
+}
+
 /// The rules in the kernel. Dropping this removes them.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::linux) struct Table {
+    owner: Owner,
     wake: UnixStream,
     keeper: Option<JoinHandle<()>>,
 }
@@ -44,28 +78,29 @@ impl Table {
     ///
     /// # Errors
     /// They cannot be put.
-    pub(super) fn put(mut rules: Rules) -> anyhow::Result<Self> {
-        let started = Instant::now();
+    pub(in crate::linux) fn put<R: RuleSet>(mut rules: R) -> anyhow::Result<Self> {
+        let (owner, started) = (R::OWNER, Instant::now());
         // The process that holds it ends a moment after a plait that has crashed.
-        while list(HELD_TABLE).is_some() {
+        while list(owner.held_table()).is_some() {
             if started.elapsed() > HELD_LIMIT {
                 bail!(
-                    "another plait up holds the table {HELD_TABLE} in this network namespace\n  fix: plait down"
+                    "another {} holds the table {} in this network namespace\n  fix: plait down",
+                    owner.name(),
+                    owner.held_table()
                 );
             }
             thread::sleep(Duration::from_millis(10));
         }
         let announcements = Announcements::open().context("following the rules of nftables")?;
         if let Err(error) = nft(&rules.script(id())) {
-            if !rules.has_gate {
-                return Err(error);
-            }
             // A kernel without NFLOG: connections are accepted before it is known whether their destination can be reached.
-            rules.has_gate = false;
+            if !rules.without_gate() {
+                return Err(error.context(format!("the rules of {}", owner.name())));
+            }
             nft(&rules.script(id()))?;
         }
         let (wake, woken) = UnixStream::pair()?;
-        let whole = list(TABLE);
+        let whole = list(owner.table());
         let held = Held::start(&rules).inspect_err(|error| {
             tracing::warn!(
                 "a program that flushes all rules of nftables opens this host for a moment: {error:#}"
@@ -85,9 +120,9 @@ impl Table {
         };
         let keeper = thread::Builder::new().name("rules".to_owned()).spawn(move || keeper.run(&woken));
         match keeper {
-            Ok(keeper) => Ok(Self { wake, keeper: Some(keeper) }),
+            Ok(keeper) => Ok(Self { owner, wake, keeper: Some(keeper) }),
             Err(error) => {
-                remove();
+                remove(owner);
                 Err(error.into())
             }
         }
@@ -101,18 +136,19 @@ impl Drop for Table {
             // A panic of the thread was printed.
             let _ = keeper.join();
         }
-        remove();
+        remove(self.owner);
     }
 }
 
 /// Removes the table that outlives its process; returns whether it was there.
-pub(super) fn remove() -> bool {
-    list(TABLE).is_some() && nft(&format!("delete table inet {TABLE}")).is_ok()
+pub(super) fn remove(owner: Owner) -> bool {
+    let table = owner.table();
+    list(table).is_some() && nft(&format!("delete table inet {table}")).is_ok()
 }
 
 /// The thread that keeps the rules.
-struct Keeper {
-    rules: Rules,
+struct Keeper<R> {
+    rules: R,
     /// The first table as `nft` lists it.
     whole: Option<String>,
     held: Option<Held>,
@@ -125,27 +161,21 @@ struct Keeper {
     is_told: bool,
 }
 
-impl Keeper {
+impl<R: RuleSet> Keeper<R> {
     fn run(&mut self, woken: &UnixStream) {
         while let Some(has_changed) = self.announcements.wait(woken) {
             let network = network();
-            if network != self.network {
-                self.network = network;
-                let networks = Networks::read(&self.rules.exempt.devices);
-                if networks != self.rules.networks {
-                    self.rules.networks = networks;
-                    self.put("the networks of this host have changed");
-                    continue;
-                }
-            }
-            let groups = present(&self.rules.exempt.cgroups);
-            if groups != self.rules.groups {
-                self.rules.groups = groups;
-                self.put("the control groups of this host have changed");
+            let has_moved = network != self.network;
+            self.network = network;
+            if let Some(what) = self.rules.renew(has_moved) {
+                self.put(&format!("{what} have changed"));
             } else if has_changed && !self.is_whole() {
-                self.put("another program has changed the rules of plait up");
+                self.put(&format!("another program has changed the rules of {}", R::OWNER.name()));
             } else if self.held.as_mut().is_some_and(|held| !held.is_there()) {
-                self.put("another program has ended the process that holds rules of plait up");
+                self.put(&format!(
+                    "another program has ended the process that holds rules of {}",
+                    R::OWNER.name()
+                ));
             } else if self.can_hold && self.held.is_none() {
                 self.hold();
             }
@@ -154,7 +184,7 @@ impl Keeper {
 
     /// Whether the first table is there as it was put. Without a listing, it was removed as soon as it was put.
     fn is_whole(&self) -> bool {
-        self.whole.is_some() && list(TABLE) == self.whole
+        self.whole.is_some() && list(R::OWNER.table()) == self.whole
     }
 
     fn put(&mut self, why: &str) {
@@ -178,11 +208,11 @@ impl Keeper {
             }
             Err(_) => {}
         }
-        self.whole = list(TABLE);
+        self.whole = list(R::OWNER.table());
     }
 }
 
-impl Keeper {
+impl<R: RuleSet> Keeper<R> {
     /// Puts the second table again.
     fn hold(&mut self) {
         match Held::start(&self.rules) {
@@ -209,7 +239,7 @@ struct Held {
 }
 
 impl Held {
-    fn start(rules: &Rules) -> anyhow::Result<Self> {
+    fn start<R: RuleSet>(rules: &R) -> anyhow::Result<Self> {
         let mut child = Command::new("nft");
         child.arg("--interactive").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C at a terminal is for plait, which ends it.
@@ -221,7 +251,7 @@ impl Held {
     }
 
     /// Puts the table, and waits until it is there.
-    fn put(&mut self, rules: &Rules) -> anyhow::Result<()> {
+    fn put<R: RuleSet>(&mut self, rules: &R) -> anyhow::Result<()> {
         self.number += 1;
         let chain = format!("number-{}", self.number);
         // One line is one transaction.
@@ -229,9 +259,10 @@ impl Held {
         self.commands.write_all(line.as_bytes())?;
         self.commands.flush()?;
         let started = Instant::now();
-        while !list(HELD_TABLE).is_some_and(|table| table.contains(&format!("chain {chain} "))) {
+        let name = R::OWNER.held_table();
+        while !list(name).is_some_and(|table| table.contains(&format!("chain {chain} "))) {
             if started.elapsed() > HELD_LIMIT || !self.is_there() {
-                bail!("nft has not put the table {HELD_TABLE}, which takes Linux 5.12 and nftables 0.9.9");
+                bail!("nft has not put the table {name}, which takes Linux 5.12 and nftables 0.9.9");
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -311,7 +342,7 @@ fn nft(script: &str) -> anyhow::Result<()> {
     let output = child.wait_with_output()?;
     if !output.status.success() {
         tracing::debug!(script, "refused");
-        bail!("nft refuses the rules of plait up: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("nft refuses the rules: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
