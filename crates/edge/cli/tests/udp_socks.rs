@@ -63,7 +63,7 @@ fn world(label: &str, carrier: &str) -> World {
 #[ignore = "needs root"]
 fn one_association_reaches_many_destinations_and_ends_with_its_connection() {
     for carrier in ["udp", "tcp"] {
-        let world = world(&format!("socks-udp-{carrier}"), carrier);
+        let world = world(&format!("socks_{carrier}"), carrier);
         let seen = [SERVER, SERVER_V6].map(|at| shouting(&world, (at, PORT)));
         let (_proxy, at) = world.proxy(&["--carrier", carrier]);
         let association = associate(&world, &at).expect("it is allowed");
@@ -89,7 +89,7 @@ fn one_association_reaches_many_destinations_and_ends_with_its_connection() {
 #[test]
 #[ignore = "needs root"]
 fn only_the_client_of_an_association_sends_by_it_and_fragments_are_refused() {
-    let world = world("socks-udp-inject", "udp");
+    let world = world("socks_inject", "udp");
     let seen = shouting(&world, (SERVER, PORT));
     let (_proxy, at) = world.proxy(&["--carrier", "udp"]);
     let association = associate(&world, &at).expect("it is allowed");
@@ -119,7 +119,7 @@ fn only_the_client_of_an_association_sends_by_it_and_fragments_are_refused() {
 #[test]
 #[ignore = "needs root"]
 fn a_server_without_rules_for_udp_refuses_the_association() {
-    let world = World::new("socks-udp-refused");
+    let world = World::new("socks_refused");
     let (_proxy, at) = world.proxy(&[]);
     let refused = associate(&world, &at).map(|association| association.at).expect_err("no UDP");
     assert_eq!(refused, 2, "not allowed by the rules");
@@ -128,7 +128,7 @@ fn a_server_without_rules_for_udp_refuses_the_association() {
 #[test]
 #[ignore = "needs root"]
 fn a_name_is_looked_up_by_the_server() {
-    let mut world = World::without_server("socks-udp-name");
+    let mut world = World::without_server("socks_name");
     let rule = format!("udp:127.0.0.1:{PORT}");
     world.serve(&["--anyone", "--carrier", "udp", "--allow", &rule]);
     let _seen = shouting(&world, ("127.0.0.1", PORT));

@@ -75,6 +75,15 @@ pub(crate) fn ask(socket: &UdpSocket, question: &[u8], within: Duration) -> Opti
     })
 }
 
+/// The same until this answer comes: answers to earlier questions may come before it.
+pub(crate) fn answers(socket: &UdpSocket, question: &[u8], answer: &[u8]) -> bool {
+    (0..SOON.as_secs()).any(|_| {
+        socket.send(question).expect("sent");
+        let mut received = std::iter::from_fn(|| receive(socket, Duration::from_secs(1)));
+        received.any(|received| received == answer)
+    })
+}
+
 /// Starts `plait forward` with these options and returns it with its address of UDP.
 pub(crate) fn forward(world: &World, name: &str, options: &[&str]) -> (Program, String) {
     let mut command = Command::new(PLAIT);
