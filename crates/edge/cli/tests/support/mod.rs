@@ -297,7 +297,10 @@ pub(crate) fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, told: i
     }
 }
 
-/// DNS over TCP: an address for [`NAME`], and no other name.
+/// Names that [`answer_queries`] knows: [`NAME`], and the one in the book.
+const NAMES: [&str; 2] = [NAME, "example.org"];
+
+/// DNS over TCP: an address for [`NAMES`], and no other name.
 pub(crate) fn answer_queries(mut stream: TcpStream) {
     let mut len = [0; 2];
     while stream.read_exact(&mut len).is_ok() {
@@ -305,13 +308,9 @@ pub(crate) fn answer_queries(mut stream: TcpStream) {
         if stream.read_exact(&mut query).is_err() {
             return;
         }
-        let labels = NAME.split('.').flat_map(|label| {
-            let len = u8::try_from(label.len()).expect("short");
-            std::iter::once(len).chain(label.bytes())
-        });
-        let name: Vec<u8> = labels.chain([0]).collect();
-        let is_known = query[12..].starts_with(&name);
-        let is_v4 = query[12..].get(name.len()..name.len() + 2) == Some(&[0, 1]);
+        let known = NAMES.map(wire_form).into_iter().find(|name| query[12..].starts_with(name));
+        let is_known = known.is_some();
+        let is_v4 = known.is_some_and(|name| query[12..].get(name.len()..name.len() + 2) == Some(&[0, 1]));
         let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap_or(0) + 5;
         let mut answer = query[..end].to_vec();
         let has_answer = is_known && is_v4;
@@ -325,4 +324,13 @@ pub(crate) fn answer_queries(mut stream: TcpStream) {
             return;
         }
     }
+}
+
+/// A name as DNS writes it.
+fn wire_form(name: &str) -> Vec<u8> {
+    let labels = name.split('.').flat_map(|label| {
+        let len = u8::try_from(label.len()).expect("short");
+        std::iter::once(len).chain(label.bytes())
+    });
+    labels.chain([0]).collect()
 }
