@@ -185,7 +185,7 @@ fn kind(refusal: Refusal) -> (&'static str, &'static str) {
 /// The reasons of refusals in metrics.
 pub(crate) const REASONS: [&str; 5] = ["draining", "expired", "full", "not-authorized", "too-many"];
 
-/// The line of the log for a refused client. Its form is documented for programs (docs/use.md, "Refused clients"): fail2ban reads it.
+/// The line of the log for a refused client. Its form is documented for programs (docs/book/operators.md, "Refused clients"): fail2ban reads it.
 fn line(applicant: &Applicant, refusal: Refusal, more: u64) -> String {
     let from = applicant.peer_addr();
     let (address, port) = (from.ip().to_canonical(), from.port());
