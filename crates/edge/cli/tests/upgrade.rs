@@ -266,25 +266,11 @@ fn a_server_whose_successor_does_not_start_goes_on() {
     new.stop();
 }
 
-/// What plait may have put into the network of the server's host.
-fn network(world: &World) -> String {
-    let commands =
-        ["ip -br link", "ip rule", "ip -6 rule", "ip route show table all proto 74", "nft list ruleset"];
-    let output = |command: &&str| {
-        let mut words = command.split(' ');
-        let mut command = Command::new(words.next().expect("a program"));
-        command.args(words);
-        let output = world.server.enter(|| command.output()).expect("entered").expect("installed");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    commands.iter().map(output).collect()
-}
-
 #[test]
 #[ignore = "needs root"]
 fn either_process_can_be_killed_while_the_other_goes_on_and_nothing_is_left() {
     let (mut world, sum) = slow_world("upgrade_killed", 6_000_000, 16);
-    let before = network(&world);
+    let before = World::network(&world.server);
     world.serve(&["--anyone", "--carrier", "auto"]);
     // The new one is killed: the old one is the server again.
     let download = start_download(&world, "auto", "out");
@@ -300,7 +286,7 @@ fn either_process_can_be_killed_while_the_other_goes_on_and_nothing_is_left() {
     let last = start_download(&world, "auto", "last");
     ends_well(&world, last, "last", &sum);
     new.stop();
-    assert_eq!(network(&world), before);
+    assert_eq!(World::network(&world.server), before);
 }
 
 /// Ten transfers at once, and one more by the same `plait run` as soon as the file `go` is there.

@@ -71,13 +71,19 @@ impl World {
             pair.lay(&Wire { devices, addresses: vec![[at(1), at(2)]] }).expect("a path");
         }
         let Pair { client, server, wires } = pair;
-        let paths = wires.into_iter().map(|[near, _]| near).collect();
+        let mut world = Self::unconnected(label, client, server);
+        world.paths = wires.into_iter().map(|[near, _]| near).collect();
+        world
+    }
+
+    /// Two hosts without a network, with the address of the services.
+    pub(crate) fn unconnected(label: &str, client: Namespace, server: Namespace) -> Self {
         server.ip(&format!("address add {SERVER}/32 dev lo")).expect("added");
         let directory = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory");
-        let daemons = Vec::new();
-        Self { client, server, paths, directory, url: String::new(), serve: None, daemons }
+        let (paths, url, daemons) = (Vec::new(), String::new(), Vec::new());
+        Self { client, server, paths, directory, url, serve: None, daemons }
     }
 
     /// Starts `plait serve` for all ports of [`SERVER`] and waits for its line.
@@ -125,6 +131,20 @@ impl World {
         let mut serve = self.serve.take().expect("it runs");
         serve.signal(nix::sys::signal::Signal::SIGKILL);
         serve.wait(TIMEOUT).expect("an end");
+    }
+
+    /// What plait may have put into the network of a host.
+    pub(crate) fn network(host: &Namespace) -> String {
+        let commands =
+            ["ip -br link", "ip rule", "ip -6 rule", "ip route show table all proto 74", "nft list ruleset"];
+        let output = |command: &&str| {
+            let mut words = command.split(' ');
+            let mut command = Command::new(words.next().expect("a program"));
+            command.args(words);
+            let output = host.enter(|| command.output()).expect("entered").expect("installed");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        commands.iter().map(output).collect()
     }
 
     /// What `plait serve` has printed so far.

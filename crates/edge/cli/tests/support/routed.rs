@@ -36,7 +36,7 @@ impl Routed {
         plait_netns::tun::permitted().expect("root, with /dev/net/tun");
         let [client, server, router] = [label, label, label].map(host);
         router.set_sysctl("net.ipv4.ip_forward", 1).expect("set");
-        let mut routed = Self { world: unconnected(label, client, server), router };
+        let mut routed = Self { world: World::unconnected(label, client, server), router };
         for path in [1, 2] {
             routed.plug_in(path);
             let link = Link::existing(&routed.world.client, &format!("wan{path}")).expect("a path");
@@ -134,16 +134,6 @@ pub(crate) fn two_modems(label: &str) -> (Routed, [Namespace; 2], [Table; 2]) {
         Table::install(modem, chain).expect("rules")
     });
     (routed, modems, tables)
-}
-
-/// Two hosts without a network, with the address of the services.
-fn unconnected(label: &str, client: Namespace, server: Namespace) -> World {
-    server.ip(&format!("address add {SERVER}/32 dev lo")).expect("added");
-    let directory = std::env::temp_dir().join(format!("plait-{label}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("a directory");
-    let (url, serve, daemons) = (String::new(), None, Vec::new());
-    World { client, server, paths: Vec::new(), directory, url, serve, daemons }
 }
 
 /// A host that checks sources strictly.
