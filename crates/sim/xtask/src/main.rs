@@ -6,6 +6,7 @@
 mod fairness;
 mod page;
 mod paths;
+mod traces;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Bench {
     Paths(paths::Options),
     /// Beside a connection that comes later: the share of each bottleneck, and how long packets wait there.
     Fairness(fairness::Options),
+    /// Pairs of recorded networks: a bulk transfer over both paths and over each alone, with small requests beside it.
+    Traces(traces::Options),
     /// A page of many objects over one connection and over several: when its objects are complete.
     Page(page::Options),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Bench(Bench::Paths(options)) => paths::run(&options),
         Task::Bench(Bench::Fairness(options)) => fairness::run(&options),
+        Task::Bench(Bench::Traces(options)) => traces::run(&options),
         Task::Bench(Bench::Page(options)) => page::run(&options),
     };
     result.unwrap_or_else(|error| {

@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use plait_base::Duration;
-use plait_bench::{PathModel, PathPair};
+use plait_bench::{PathModel, PathPair, Recording};
 use plait_sim::{Element, Link, LinkConfig, Loss, megabits, plain_link};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::recording::Recording;
+use super::recording::Replay;
 
 /// No queue is shorter than two packets, in bytes.
 const SHORTEST_QUEUE: u64 = 3000;
@@ -54,14 +54,14 @@ impl Leg {
         let (Some(file), Some(round_trip)) = (parts.next(), parts.next()) else {
             bail!("{text:?}: a recording is written FILE@MILLISECONDS, the round trip without a queue");
         };
-        let recording = Recording::read(Path::new(file), seconds)?;
+        let recording = Recording::read(Path::new(file))?.shortened(seconds);
         let round_trip = round_trip.parse().with_context(|| format!("not a round trip: {round_trip:?}"))?;
         let loss =
             parts.next().map_or(Ok(0.0), str::parse).with_context(|| format!("not a loss: {text:?}"))?;
         ensure!((0.0..=100.0).contains(&loss), "not a loss: {text:?}");
         let differs = if loss > 0.0 { format!(" loss {loss}") } else { String::new() };
         let name = format!("{}/{round_trip}{differs}", recording.name());
-        let model = PathModel { loss, ..PathModel::new(recording.mean(), round_trip) };
+        let model = PathModel { loss, ..PathModel::new((recording.mean() as u64).max(1), round_trip) };
         Ok((name, Self { model, recording: Some(Arc::new(recording)) }))
     }
 
@@ -69,7 +69,7 @@ impl Leg {
     pub(crate) fn element(&self, seed: u64) -> Box<dyn Element> {
         let link = Link::new(link(&self.model), seed);
         match &self.recording {
-            Some(recording) => Box::new(Arc::clone(recording).replay(link)),
+            Some(recording) => Box::new(Replay::new(Arc::clone(recording), link)),
             None => Box::new(link),
         }
     }

@@ -138,14 +138,18 @@ pub(crate) struct Figure {
 /// No run takes longer, in simulated time.
 const LIMIT: Duration = Duration::from_secs(3600);
 
+/// Lays the paths. What happens on a path by chance is the same where it is alone.
+pub(crate) fn lay(pair: &mut Pair, seed: u64, paths: &[Leg]) {
+    for (number, path) in paths.iter().enumerate() {
+        let seed = seed ^ path.model.rate << 32 ^ path.model.round_trip << 16;
+        pair.chain(number, vec![path.element(seed)]);
+    }
+}
+
 /// Sends over these paths.
 pub(crate) fn measure(settings: &Settings, paths: &[Leg]) -> Figure {
     let mut pair = Pair::new(settings.seed, paths.len(), Families::V4);
-    for (number, path) in paths.iter().enumerate() {
-        // What happens on a path by chance is the same where it is alone.
-        let seed = settings.seed ^ path.model.rate << 32 ^ path.model.round_trip << 16;
-        pair.chain(number, vec![path.element(seed)]);
-    }
+    lay(&mut pair, settings.seed, paths);
     if settings.rule == Rule::Dispersed && paths.len() > 1 {
         let second = pair.paths[1];
         pair.world.change_path(pair.client, second, |path| path.class = PathClass::Untrusted);
@@ -187,7 +191,7 @@ fn heard(world: &World, server: plait_sim::HostIndex) -> u64 {
 }
 
 /// Mbit/s.
-fn rate(bytes: u64, since: Instant, until: Instant) -> f64 {
+pub(crate) fn rate(bytes: u64, since: Instant, until: Instant) -> f64 {
     bytes as f64 * 8e-6 / until.saturating_since(since).as_secs_f64().max(1e-9)
 }
 
