@@ -61,7 +61,7 @@ pub(crate) enum Action {
         #[arg(required = true)]
         words: Vec<String>,
     },
-    /// Change the conditions of a path in use, as in `plait-lab path b loss=2% delay=80ms`; without conditions: show them.
+    /// Change the conditions of a path in use, as in `plait-lab path b loss=2% delay=80ms`, or replay recorded rates: `trace=FILE`; without conditions: show them.
     #[command(after_long_help = conditions())]
     Path {
         /// The path.
@@ -168,6 +168,7 @@ fn read_paths(file: &Path) -> anyhow::Result<Vec<PathConfig>> {
 
 fn change(path: &str, direction: Option<Direction>, words: Vec<String>) -> anyhow::Result<()> {
     if !words.is_empty() {
+        let words = with_whole_files(&words)?;
         control::ask(&Request::Change { path: Some(path.to_owned()), direction, words })?;
     }
     let paths = control::status()?.paths;
@@ -176,6 +177,19 @@ fn change(path: &str, direction: Option<Direction>, words: Vec<String>) -> anyho
         format!("there is no path `{path}`; there are: {}", names.join(", "))
     })?;
     output::result(format!("path {path}: {}\n", ways(found)))
+}
+
+/// The same words with the whole path of a trace: the lab runs in another directory.
+fn with_whole_files(words: &[String]) -> anyhow::Result<Vec<String>> {
+    let words = words.iter().flat_map(|word| word.split(','));
+    let whole = words.map(|word| match word.split_once('=') {
+        Some(("trace", file)) => {
+            let file = std::fs::canonicalize(file).with_context(|| format!("the trace {file}"))?;
+            Ok(format!("trace={}", file.display()))
+        }
+        Some(_) | None => Ok(word.to_owned()),
+    });
+    whole.collect()
 }
 
 /// The conditions of a path in words: once, if they are the same in both directions.

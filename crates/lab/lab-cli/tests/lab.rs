@@ -80,6 +80,12 @@ fn paths_are_what_a_person_says_and_change_while_they_are_in_use() {
     assert!(said(&one_way).contains("to the client rate=50mbit,delay=0ms"), "{one_way:?}");
     let least = round_trip();
     assert!(least >= 80.0);
+    let trace = place.0.join("drive.mbps");
+    fs::write(&trace, "20\n5\n").expect("written");
+    let traced = place.lab(&["path", "dsl", &format!("trace={}", trace.display())]);
+    assert!(said(&traced).contains("to the server trace=drive,delay=80ms"), "{traced:?}");
+    let ended = place.lab(&["path", "dsl", "rate=50mbit"]);
+    assert!(said(&ended).contains("to the server rate=50mbit,delay=80ms"), "{ended:?}");
     for (words, complaint) in [
         (&["path", "dsl", "loss=many"][..], "`many` is no loss: of each packet, as 2% or 0.02"),
         (&["path", "wifi", "loss=2%"], "there is no path `wifi`; there are: dsl, lte"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plait_bench::Recording;
 use plait_link::{LinkConfig, Loss, Reordering};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,8 @@ impl PathConfig {
 pub struct Conditions {
     /// Bits per second; `None`: unlimited.
     pub rate: Option<u64>,
+    /// Recorded rates that are replayed in place of `rate`, from the moment at which they are set, again and again.
+    pub trace: Option<Recording>,
     /// Propagation delay, one way.
     pub delay: Duration,
     /// Additional delay that varies between 0 and this, without reordering.
@@ -119,6 +122,7 @@ impl Default for Conditions {
     fn default() -> Self {
         Self {
             rate: None,
+            trace: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
@@ -147,7 +151,7 @@ impl Conditions {
         }
     }
 
-    /// The same as the link model's configuration.
+    /// The same as the link model's configuration, with the first rate of a trace.
     pub fn link(&self) -> LinkConfig {
         let loss = if self.loss <= 0.0 {
             Loss::None
@@ -157,7 +161,10 @@ impl Conditions {
             Loss::Bernoulli { probability: self.loss }
         };
         LinkConfig {
-            rate: self.rate.and_then(std::num::NonZeroU64::new),
+            rate: match &self.trace {
+                Some(trace) => Some(trace.rate(0)),
+                None => self.rate.and_then(std::num::NonZeroU64::new),
+            },
             burst: 0,
             queue_limit: self.queue.unwrap_or(u64::MAX),
             mtu: self.mtu,

@@ -124,8 +124,8 @@ impl Path {
 
     /// Changes the conditions of one direction; packets in flight keep their time. The MTU of the devices stays.
     pub fn set(&self, direction: Direction, conditions: &Conditions) -> Result<()> {
-        let config = conditions.link();
-        self.ask(move |emulator| emulator.set_link(direction, config))?;
+        let (config, trace) = (conditions.link(), conditions.trace.clone());
+        self.ask(move |emulator| emulator.set_link(direction, config, trace))?;
         let mut known = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
         known[direction.index()] = conditions.clone();
         Ok(())

@@ -162,7 +162,7 @@ fn start_path(
     let emulator = Emulator::new(Parts {
         clock,
         devices,
-        links: [path.to_server.link(), path.to_client.link()],
+        links: [&path.to_server, &path.to_client].map(|way| (way.link(), way.trace.clone())),
         // Each path has a random generator of its own.
         seed: config.seed.wrapping_mul(1_000_003).wrapping_add(index as u64),
         tap,

@@ -5,12 +5,15 @@
 //! sat=rate=20mbit,delay=250ms,loss=2%,burst=5    or by name, in any order
 //! ```
 
+use std::path::Path;
 use std::time::Duration;
+
+use plait_bench::Recording;
 
 use crate::{Conditions, Error, PathClass, PathConfig, Result};
 
 /// The name of a condition, its syntax, and its meaning: for errors and help.
-pub const CONDITIONS: [(&str, &str); 11] = [
+pub const CONDITIONS: [(&str, &str); 12] = [
     ("rate", "bits per second as 50mbit, 300kbit, 1gbit or off"),
     ("delay", "one way, as 20ms, 1.5s or 500us"),
     ("loss", "of each packet, as 2% or 0.02"),
@@ -21,6 +24,10 @@ pub const CONDITIONS: [(&str, &str); 11] = [
     ("reorder-delay", "for how long, as 2ms"),
     ("duplicate", "packets that arrive twice, as 1%"),
     ("corrupt", "packets with one bit flipped, as 0.1%"),
+    (
+        "trace",
+        "a file of recorded rates, replayed again and again in place of the rate: Mbit/s per second (.mbps), or of Mahimahi",
+    ),
     ("mtu", "longest packet in bytes, 1280 to 65521; only when the lab comes up"),
 ];
 
@@ -119,6 +126,12 @@ impl Conditions {
             if said.contains(&name) {
                 return Err(Error::Config(format!("{name} is said twice")));
             }
+            if name == "trace" {
+                let trace = Recording::read(Path::new(value));
+                self.trace = Some(trace.map_err(|error| Error::Config(format!("trace: {error:#}")))?);
+                said.push(name);
+                continue;
+            }
             self.set_by_name(name, value).ok_or_else(|| {
                 let about = CONDITIONS.iter().find(|known| known.0 == name).map_or("", |known| known.1);
                 Error::Config(format!("`{value}` is no {name}: {about}"))
@@ -130,7 +143,7 @@ impl Conditions {
 
     fn set_by_name(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
-            "rate" => self.rate = or_off(value, rate)?,
+            "rate" => (self.rate, self.trace) = (or_off(value, rate)?, None),
             "delay" => self.delay = time(value)?,
             "loss" => self.loss = share(value)?,
             "jitter" => self.jitter = time(value)?,
@@ -152,7 +165,11 @@ impl Conditions {
     /// One bandwidth-delay product of the round trip, at least 64 KiB; no limit without a rate.
     fn usual_queue(&self) -> Option<u64> {
         let round_trip = 2.0 * (self.delay + self.jitter).as_secs_f64();
-        self.rate.map(|rate| ((rate as f64 / 8.0 * round_trip) as u64).max(65_536))
+        let rate = match &self.trace {
+            Some(trace) => Some(trace.mean() * 1e6),
+            None => self.rate.map(|rate| rate as f64),
+        };
+        rate.map(|rate| ((rate / 8.0 * round_trip) as u64).max(65_536))
     }
 
     /// The imperfect conditions in words, as [`PathConfig::parse`] reads them.
@@ -163,7 +180,11 @@ impl Conditions {
             None => "off".to_owned(),
         };
         let milliseconds = |time: Duration| format!("{}ms", time.as_micros() as f64 / 1000.0);
-        let mut words = vec![format!("rate={rate}"), format!("delay={}", milliseconds(self.delay))];
+        let rate = match &self.trace {
+            Some(trace) => format!("trace={}", trace.name()),
+            None => format!("rate={rate}"),
+        };
+        let mut words = vec![rate, format!("delay={}", milliseconds(self.delay))];
         let mut chance = |name: &str, share: f64| {
             if share > 0.0 {
                 words.push(format!("{name}={}%", (share * 1e6).round() / 1e4));
@@ -331,6 +352,22 @@ mod tests {
             now.change(["loss=5%", wrong]).expect_err(wrong);
             assert_eq!(now, before);
         }
+    }
+
+    #[test]
+    fn a_trace_takes_the_place_of_the_rate_until_a_rate_is_said() {
+        let directory = std::env::temp_dir().join(format!("plait-words-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("drive.mbps");
+        std::fs::write(&file, "80\n40\n").expect("written");
+        let mut path = conditions(&format!("a=trace={},delay=50ms", file.display()));
+        assert_eq!(path.words(), "trace=drive,delay=50ms,queue=750000B");
+        assert_eq!(path.link().rate.map(std::num::NonZeroU64::get), Some(80_000_000));
+        let wrong = path.change(["trace=/nowhere.mbps"]).expect_err("no file").to_string();
+        assert!(wrong.contains("/nowhere.mbps"), "{wrong}");
+        path.change(["rate=5mbit"]).expect("understood");
+        assert_eq!(path.words(), "rate=5mbit,delay=50ms,queue=750000B");
+        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use plait_bench::{PathModel, PathPair, Rounds, Spread, Table, pairs};
+use plait_bench::{PathModel, PathPair, Recording, Rounds, Spread, Table, pairs};
 use plait_lab::{Conditions, Program, Watch};
 
 use crate::attacks::case::{Carrier, Context, Family, Settings};
@@ -32,6 +32,10 @@ pub(crate) struct Options {
     /// Only pairs with this in their name; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Recorded networks in place of all pairs (repeatable), each with the round trip of the path; a file has Mbit/s per second (.mbps), or is
+    /// a trace of Mahimahi. It is replayed from the start of each transfer on.
+    #[arg(long, value_name = "FILE@MS+FILE@MS")]
+    trace: Vec<String>,
     /// Runs of each pair and system, in turn; the median is reported.
     #[arg(long, default_value = "3")]
     runs: NonZeroU32,
@@ -44,6 +48,45 @@ pub(crate) struct Options {
     /// The binary under test.
     #[arg(long, default_value = "target/release/plait")]
     plait: PathBuf,
+}
+
+/// Two paths of a measurement.
+struct Course {
+    name: String,
+    /// Those of recordings have the mean rates.
+    pair: PathPair,
+    traces: [Option<Recording>; 2],
+}
+
+impl From<PathPair> for Course {
+    fn from(pair: PathPair) -> Self {
+        Self { name: pair.to_string(), pair, traces: [None, None] }
+    }
+}
+
+impl Course {
+    fn recorded(text: &str) -> Result<Self> {
+        let both = text.split_once('+').with_context(|| format!("{text:?}: FILE@MS+FILE@MS"))?;
+        let [(a, first), (b, second)] = [recorded(both.0)?, recorded(both.1)?];
+        let name = format!("{}/{}+{}/{}", first.name(), a.round_trip, second.name(), b.round_trip);
+        Ok(Self { name, pair: PathPair([a, b]), traces: [Some(first), Some(second)] })
+    }
+
+    fn conditions(&self) -> [Conditions; 2] {
+        let [first, second] = self.traces.clone();
+        let [a, b] = self.pair.0.map(conditions);
+        [Conditions { trace: first, ..a }, Conditions { trace: second, ..b }]
+    }
+}
+
+/// Reads `FILE@MS`: the path with the mean rate, and the recording.
+fn recorded(text: &str) -> Result<(PathModel, Recording)> {
+    let (file, round_trip) = text.rsplit_once('@').with_context(|| format!("{text:?}: FILE@MS"))?;
+    let round_trip =
+        round_trip.parse::<u16>().with_context(|| format!("not a round trip: {round_trip:?}"))?;
+    let recording = Recording::read(Path::new(file))?;
+    let rate = (recording.mean().round() as u64).max(1);
+    Ok((PathModel::new(rate, round_trip.into()), recording))
 }
 
 /// A path in the lab.
@@ -84,44 +127,53 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let plait = crate::runner::binary(&options.plait)?;
     let settings =
         Settings { plait, size: options.size, judges_times: true, family: Family::V4, carrier: Carrier::Tcp };
-    let wanted = |pair: &PathPair| {
-        let name = pair.to_string();
-        options.only.is_empty() || options.only.iter().any(|text| name.contains(text.as_str()))
-    };
-    let all = pairs::in_the_lab();
-    let pairs: Vec<PathPair> = all.iter().copied().filter(wanted).collect();
-    let names = || all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    ensure!(!pairs.is_empty(), "no pair is called so; there are {}", names());
+    let courses = courses(options)?;
     println!("{} bytes from client to server, median of {} runs, in Mbit/s", options.size, options.runs);
     let alone = ("(alone)", 7);
     let table = Table::new(38, [("kernel", 6), ("plain", 6), alone, ("sealed", 6), alone]);
     println!("{}", table.head(""));
     let (watch, mut missed) = (Watch::start(), 0);
-    for pair in pairs {
-        let medians = measure(&settings, &root, &pair, options).with_context(|| pair.to_string())?;
-        let misses = misses(&pair, medians);
+    for course in courses {
+        let medians = measure(&settings, &root, &course, options).with_context(|| course.name.clone())?;
+        let misses = misses(&course.pair, medians);
         missed += usize::from(!misses.is_empty());
         let verdict =
             if misses.is_empty() { "ok".to_owned() } else { format!("MISSED: {}", misses.join("; ")) };
         let [kernel, plain, plain_alone, sealed, sealed_alone] = medians.map(|median| format!("{median:.1}"));
         let figures = [kernel, plain, format!("({plain_alone})"), sealed, format!("({sealed_alone})")];
-        println!("{}", table.row(&pair.to_string(), figures, &verdict));
+        println!("{}", table.row(&course.name, figures, &verdict));
     }
     println!("\n{missed} pairs miss a goal; {}", watch.end());
     std::fs::remove_dir_all(&root).with_context(|| format!("remove {}", root.display()))?;
     Ok(missed == 0)
 }
 
+/// The selected pairs.
+fn courses(options: &Options) -> Result<Vec<Course>> {
+    let all: Vec<Course> = if options.trace.is_empty() {
+        pairs::in_the_lab().into_iter().map(Course::from).collect()
+    } else {
+        options.trace.iter().map(|text| Course::recorded(text)).collect::<Result<_>>()?
+    };
+    let names = all.iter().map(|course| course.name.as_str()).collect::<Vec<_>>().join(", ");
+    let is_wanted = |course: &Course| {
+        options.only.is_empty() || options.only.iter().any(|text| course.name.contains(text.as_str()))
+    };
+    let courses: Vec<Course> = all.into_iter().filter(is_wanted).collect();
+    ensure!(!courses.is_empty(), "no pair is called so; there are {names}");
+    Ok(courses)
+}
+
 /// Medians in the order of [`MEASURED`], in Mbit/s.
 fn measure(
     settings: &Settings,
     root: &Path,
-    pair: &PathPair,
+    course: &Course,
     options: &Options,
 ) -> Result<[f64; MEASURED.len()]> {
     let rates = Rounds::of(options.runs).take_turns(MEASURED, |&mut (system, over_both), _| {
-        let path = if over_both { None } else { Some(better(pair)) };
-        transfer(settings, root, pair, (system, &options.congestion), path)
+        let path = if over_both { None } else { Some(better(&course.pair)) };
+        transfer(settings, root, course, (system, &options.congestion), path)
     })?;
     let medians = rates.into_iter().map(|(_, rates)| Spread::of(rates).map(|rates| rates.median));
     let medians: Option<Vec<f64>> = medians.collect();
@@ -132,14 +184,14 @@ fn measure(
 fn transfer(
     settings: &Settings,
     root: &Path,
-    pair: &PathPair,
+    course: &Course,
     system: (System, &str),
     alone: Option<&'static str>,
 ) -> Result<f64> {
     let directory = root.join("pair");
     std::fs::create_dir_all(&directory)?;
     let context = Context { settings, directory: &directory };
-    let fixture = Fixture::up_between(&context, Listening::Closed, pair.0.map(conditions))?;
+    let fixture = Fixture::up_between(&context, Listening::Closed, course.conditions())?;
     let sizes = [settings.size, 0];
     let [mut client, mut server] = start(&fixture, system, alone, sizes)?;
     let running = exchange::start(&mut client, &mut server, &Load::sized(sizes))?;
@@ -217,6 +269,19 @@ mod tests {
         ] {
             assert_eq!(misses(&pair, medians), missed.into_iter().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_recorded_pair_has_the_mean_rates_and_replays_its_files() {
+        let directory = std::env::temp_dir().join(format!("plait-pairs-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("drive.mbps");
+        std::fs::write(&file, "60\n20\n").expect("written");
+        let course = Course::recorded(&format!("{0}@20+{0}@50", file.display())).expect("a pair");
+        std::fs::remove_dir_all(directory).expect("removed");
+        assert_eq!((course.name.as_str(), course.pair), ("drive/20+drive/50", pair("40/20+40/50")));
+        assert!(course.conditions().iter().all(|way| way.trace.is_some()));
+        assert!(Course::recorded("/nowhere@1+/nowhere@2").is_err() && Course::recorded("drive@20").is_err());
     }
 
     #[test]

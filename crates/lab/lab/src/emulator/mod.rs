@@ -6,6 +6,7 @@
 
 mod carry;
 mod queue;
+mod replay;
 mod wait;
 
 use std::io::ErrorKind;
@@ -15,6 +16,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use nix::sys::eventfd::EventFd;
 use plait_base::{Duration, Instant};
+use plait_bench::Recording;
 use plait_link::{Link, LinkConfig};
 use plait_netns::tun::Tun;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,7 @@ use crate::reader::Tap;
 use crate::series::{Sample, Series};
 
 use queue::Queue;
+use replay::Replay;
 
 /// Longest packet a TUN device can give.
 const BUFFER: usize = 65_536 + 256;
@@ -64,6 +67,8 @@ struct Way {
     link: Link,
     queue: Queue,
     counters: PathCounters,
+    /// Recorded rates that replace that of the link one after the other.
+    replay: Option<Replay>,
 }
 
 /// All that the thread of a path owns.
@@ -89,7 +94,7 @@ pub(crate) struct Emulator {
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) devices: [Tun; 2],
-    pub(crate) links: [LinkConfig; 2],
+    pub(crate) links: [(LinkConfig, Option<Recording>); 2],
     pub(crate) seed: u64,
     pub(crate) tap: Tap,
     pub(crate) all_dead_until: Arc<AtomicU64>,
@@ -103,10 +108,11 @@ impl Emulator {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { clock, devices, links, seed, tap, all_dead_until, ends, tasks, wake } = parts;
         let mut number = 0;
-        let ways = links.map(|config| {
+        let ways = links.map(|(config, trace)| {
             number += 1;
+            let replay = trace.map(|trace| Replay::new(clock.now(), trace));
             let link = Link::new(config, seed.wrapping_mul(3).wrapping_add(number));
-            Way { link, queue: Queue::default(), counters: PathCounters::default() }
+            Way { link, queue: Queue::default(), counters: PathCounters::default(), replay }
         });
         Self {
             clock,
@@ -130,6 +136,7 @@ impl Emulator {
         while !self.stopping {
             self.do_tasks();
             let now = self.clock.now();
+            self.follow_traces(now);
             self.deliver_due(now);
             while let Some((direction, packet)) = self.injector.release(now) {
                 self.carry(direction, packet, now);
@@ -158,9 +165,26 @@ impl Emulator {
         self.stopping = true;
     }
 
-    pub(crate) fn set_link(&mut self, direction: Direction, config: LinkConfig) {
+    /// Changes a link. A trace that it has already goes on.
+    pub(crate) fn set_link(&mut self, direction: Direction, config: LinkConfig, trace: Option<Recording>) {
         let now = self.clock.now();
-        self.ways[direction.index()].link.set_config(now, config);
+        let way = &mut self.ways[direction.index()];
+        let present = way.replay.take();
+        way.replay = trace.map(|trace| {
+            present.filter(|replay| replay.is_of(&trace)).unwrap_or_else(|| Replay::new(now, trace))
+        });
+        let rate = way.replay.as_ref().map_or(config.rate, |replay| Some(replay.rate()));
+        way.link.set_config(now, LinkConfig { rate, ..config });
+    }
+
+    /// Sets the rates that traces have now.
+    fn follow_traces(&mut self, now: Instant) {
+        for Way { link, replay, .. } in &mut self.ways {
+            if let Some(rate) = replay.as_mut().and_then(|replay| replay.advance(now)) {
+                let config = LinkConfig { rate: Some(rate), ..link.config().clone() };
+                link.set_config(now, config);
+            }
+        }
     }
 
     /// Kills the path: for a time, or until it is restored. What is on its way is lost.

@@ -6,13 +6,15 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 use super::Emulator;
+use super::replay::Replay;
 
 impl Emulator {
     /// Waits until something is to be done.
     pub(super) fn wait(&self) {
         let now = self.clock.now();
         let queued = self.ways.iter().filter_map(|way| way.queue.next());
-        let next = queued.chain(self.injector.deadline()).min();
+        let replayed = self.ways.iter().filter_map(|way| way.replay.as_ref()).map(Replay::next);
+        let next = queued.chain(replayed).chain(self.injector.deadline()).min();
         let timeout = next.map(|at| TimeSpec::from_duration(at.saturating_since(now)));
         let mut waited = [
             PollFd::new(self.devices[0].as_fd(), PollFlags::POLLIN),
