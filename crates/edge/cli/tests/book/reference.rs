@@ -28,11 +28,12 @@ const OPTIONAL: &str = "dnssec-anchors";
 const SEVERAL: &str = "Several commands";
 
 /// A command line of each command with what it needs at least, for its defaults.
-const LINES: [(&str, &str); 9] = [
+const LINES: [(&str, &str); 10] = [
     ("check", "gw"),
     ("connect", "gw 1"),
     ("doctor", ""),
     ("forward", "-s gw -L 1:gw:1"),
+    ("gateway", "-s gw --lan lan0"),
     ("listen", "1"),
     ("proxy", "-s gw"),
     ("run", "-s gw -- true"),
