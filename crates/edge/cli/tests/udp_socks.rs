@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::udp::{NEVER, PORT, SOON, ask, count, program, receive, shouting};
 use support::{NAME, SERVER, SERVER_V6, World, until};
@@ -123,6 +123,17 @@ fn a_server_without_rules_for_udp_refuses_the_association() {
     let (_proxy, at) = world.proxy(&[]);
     let refused = associate(&world, &at).map(|association| association.at).expect_err("no UDP");
     assert_eq!(refused, 2, "not allowed by the rules");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_that_stops_does_not_wait_for_a_client_without_flows() {
+    let mut world = world("socks_stop", "udp");
+    let (_proxy, at) = world.proxy(&["--carrier", "udp"]);
+    let _association = associate(&world, &at).expect("it is allowed");
+    let begun = Instant::now();
+    assert_eq!(world.stop_serving(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(9), "it took the time of --drain: {:?}", begun.elapsed());
 }
 
 #[test]

@@ -116,6 +116,11 @@ impl WaitingClients {
         self.most.store(most, Ordering::Relaxed);
     }
 
+    /// True while none may wait.
+    pub(crate) fn stops(&self) -> watch::Receiver<bool> {
+        self.stops.subscribe()
+    }
+
     /// Ends all, and lets none wait until this is undone.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.stops.send_replace(is_paused);

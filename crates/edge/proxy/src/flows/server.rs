@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep_until};
 use super::carried::{Idle, TOGETHER, take};
 use super::{FlowEnd, Note, parse_destination};
 use crate::asked::refuse;
-use crate::convert::{Destination, ErrorCode, Instance};
+use crate::convert::{Destination, ErrorCode};
 use crate::destination::{Unreached, code_of, resolve};
 use crate::reached::Reached;
 use crate::request;
 use crate::rules::{Rule, allow, for_udp};
-use crate::serve::{Outcome, Service};
+use crate::serve::{Client, Outcome, Service};
 use crate::shared::Shared;
 
 /// Most notes that wait for a client that does not read. Without its note, a flow has ended all the same.
@@ -46,6 +46,9 @@ pub trait FlowHost: Send + Sync + 'static {
 
     /// Changes when these rules may have.
     fn changes(&self) -> watch::Receiver<()>;
+
+    /// True once this host takes no new requests: a connection without flows ends.
+    fn stops(&self) -> watch::Receiver<bool>;
 
     /// Counts a flow; `None` if the client, or this host, has as many as it may have.
     fn enter(&self) -> Option<Self::Place>;
@@ -84,18 +87,19 @@ pub async fn serve_flows<S, H>(
     stream: &mut S,
     datagrams: &Datagrams,
     host: &Arc<H>,
-    instance: Option<Instance>,
+    client: Client<'_>,
 ) -> io::Result<Outcome>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     H: FlowHost,
 {
     let destination = Destination::Datagrams.to_string();
+    (client.heard)(&destination);
     if !may_have_flows(host.as_ref()) {
         refuse(stream, ErrorCode::NotAuthorized).await?;
         return Ok(Outcome::Refused { destination, code: ErrorCode::NotAuthorized });
     }
-    request::reply(stream, Ok(instance)).await?;
+    request::reply(stream, Ok(client.instance)).await?;
     let (note, mut notes) = mpsc::channel::<Note>(MAX_NOTES);
     let shared = Shared::new(stream);
     let (mut from_client, mut to_client) = (&shared, &shared);
@@ -112,7 +116,7 @@ where
         pending::<io::Result<()>>().await
     };
     let carrying = async {
-        let mut flows = JoinSet::new();
+        let (mut flows, mut stops) = (JoinSet::new(), host.stops());
         loop {
             tokio::select! {
                 accepted = datagrams.accept() => match accepted {
@@ -121,6 +125,7 @@ where
                     None => pending().await,
                 },
                 Some(_) = flows.join_next() => {}
+                true = has_stopped(&mut stops), if flows.is_empty() => return,
             }
         }
     };
@@ -133,6 +138,11 @@ where
     stream.shutdown().await?;
     let (received, sent) = host.carried();
     Ok(Outcome::Complete { destination, received, sent })
+}
+
+/// Waits until the host takes no new requests. False: that cannot be known any more.
+async fn has_stopped(stops: &mut watch::Receiver<bool>) -> bool {
+    stops.wait_for(|stops| *stops).await.is_ok()
 }
 
 /// Whether any rule may allow a flow.

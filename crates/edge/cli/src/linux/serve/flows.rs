@@ -1,12 +1,15 @@
 //! The UDP of the clients of `serve`: how many flows each may have, and the connections that carry them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::Args;
 use plait::{Fingerprint, Stream};
+use plait_proxy::asked::Asked;
 use plait_proxy::clients::Standing;
+use plait_proxy::convert::Destination;
 use plait_proxy::flows::server::{FlowHost, Unknown};
 use plait_proxy::rules::{Rule, for_udp};
 use plait_proxy::serve::Service;
@@ -106,12 +109,20 @@ pub(super) struct FlowGuest {
 }
 
 impl FlowGuest {
-    pub(super) fn new(shared: &Arc<Shared>, stream: &Stream, tally: Option<Arc<Tally>>) -> Arc<Self> {
+    /// The client of a connection on which flows were asked for.
+    pub(super) fn of(
+        shared: &Arc<Shared>,
+        stream: &Stream,
+        (request, tally): (&io::Result<Asked>, Option<Arc<Tally>>),
+    ) -> Option<Arc<Self>> {
+        if !matches!(request, Ok(Asked::For(Destination::Datagrams, _))) {
+            return None;
+        }
         let key = shared.door.key_of(stream);
         let counted = shown_by(stream.peer_identity()).filter(|_| shared.flows.by_key);
         let whose = Whose::of(counted, stream.peer_addr().ip());
         let (received, sent) = Default::default();
-        Arc::new(Self { shared: Arc::clone(shared), key, whose, tally, received, sent })
+        Some(Arc::new(Self { shared: Arc::clone(shared), key, whose, tally, received, sent }))
     }
 }
 
@@ -134,6 +145,10 @@ impl FlowHost for FlowGuest {
 
     fn changes(&self) -> watch::Receiver<()> {
         self.shared.door.changes()
+    }
+
+    fn stops(&self) -> watch::Receiver<bool> {
+        self.shared.waiting.stops()
     }
 
     fn enter(&self) -> Option<Place> {

@@ -104,7 +104,7 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
     let waiting = shared.waiting.client(stream);
     let wait = || waiting.wait(shared.door.most());
     let tally = guest.map(|guest| Arc::clone(&guest.tally));
-    let (datagrams, flow_guest) = (stream.datagrams(), FlowGuest::new(shared, stream, tally.clone()));
+    let datagrams = stream.datagrams();
     let mut metered = Metered::new(stream, tally.clone());
     let service = shared.service();
     let request = without_flows(&datagrams, asked(&mut metered, &service, instance, wait)).await;
@@ -130,10 +130,9 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
     }
     let started = Instant::now();
     let key = guest.and(shown_by(stream.peer_identity())).map(|key| key.to_string());
-    let introduction = Introduction { from, to: stream.local_addr(), name: named, key: key.as_deref() };
     let as_seen = Client {
         instance,
-        introduction,
+        introduction: Introduction { from, to: stream.local_addr(), name: named, key: key.as_deref() },
         own_rules: client.as_ref().and_then(|client| client.allow.as_deref()),
         heard: &|destination| {
             listed.goes_to(destination);
@@ -146,10 +145,10 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
         },
         silence: &shared.silence,
     };
-    let asks_to_listen = matches!(request, Ok(Asked::For(Destination::Remote(_), _)));
-    let waiting = asks_to_listen.then(|| shared.waiting.client(stream));
-    let owner = shared.door.key_of(stream);
+    let listens = matches!(request, Ok(Asked::For(Destination::Remote(_), _)));
+    let (waiting, owner) = (listens.then(|| shared.waiting.client(stream)), shared.door.key_of(stream));
     let most = client.as_ref().and_then(|client| client.connections).map(NonZeroU32::get);
+    let flow_guest = FlowGuest::of(shared, stream, (&request, tally.clone()));
     let mut metered = Metered::new(stream, tally);
     let outcome = match request {
         Err(error) => Err(error),
@@ -161,18 +160,16 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
             // It counts until its end.
             place @ (None | Some(Some(_))) => {
                 let service = shared.service();
-                let outcome = match asked {
-                    Asked::For(Destination::Remote(at), _) => {
+                let outcome = match (flow_guest, asked) {
+                    (Some(flows), _) => serve_flows(&mut metered, &datagrams, &flows, as_seen).await,
+                    (None, Asked::For(Destination::Remote(at), _)) => {
                         let over = waiting.as_ref().and_then(|waiting| waiting.wait(shared.door.most()));
                         let (remotes, with) = (&shared.remotes, (as_seen, over));
                         remote::serve(&mut metered, at, (remotes, owner, &service), with).await
                     }
-                    Asked::For(Destination::Datagrams, _) => {
-                        let destination = Destination::Datagrams.to_string();
-                        (as_seen.heard)(&destination);
-                        serve_flows(&mut metered, &datagrams, &flow_guest, instance).await
+                    (None, asked) => {
+                        without_flows(&datagrams, serve(&mut metered, asked, &service, as_seen)).await
                     }
-                    asked => without_flows(&datagrams, serve(&mut metered, asked, &service, as_seen)).await,
                 };
                 drop(place);
                 outcome
