@@ -290,6 +290,12 @@ impl Dial {
         self.close();
         self.host.drained().await;
     }
+
+    /// Ends the tasks that hold the stack, so that it ends when this is dropped.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn end(&self) {
+        self.servers.end().await;
+    }
 }
 
 impl Drop for Dial {

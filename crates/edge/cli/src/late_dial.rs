@@ -209,6 +209,14 @@ impl LateDial {
             dial.drained().await;
         }
     }
+
+    /// Ends the tasks that hold the stack, so that it ends when this is dropped.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn end(&self) {
+        if let Some(dial) = self.dial.get() {
+            dial.end().await;
+        }
+    }
 }
 
 impl Dialer for LateDial {

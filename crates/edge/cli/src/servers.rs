@@ -229,6 +229,17 @@ impl Servers {
         }
     }
 
+    /// Ends the tasks that follow the servers: they hold the host, which ends with its last holder.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn end(&self) {
+        let watching = std::mem::take(&mut *self.watching.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in watching {
+            task.abort();
+            // It was cancelled.
+            let _ = task.await;
+        }
+    }
+
     fn leaves(&self, index: usize) {
         if let Some(line) = self.all[index].line.get() {
             line.warm.distrust();

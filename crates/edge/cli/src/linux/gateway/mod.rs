@@ -29,7 +29,7 @@ use plait_proxy::relay::Abort;
 use plait_proxy::run::original_destination;
 use plait_proxy::socket;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinSet, spawn};
 use tokio::time::timeout;
 
@@ -87,6 +87,8 @@ struct Shared {
     neighbours: Neighbours,
     /// A place for each connection.
     places: Arc<Semaphore>,
+    /// The connections of all doors.
+    flows: Mutex<JoinSet<()>>,
 }
 
 impl Gateway {
@@ -153,6 +155,7 @@ impl Gateway {
         let _ = timeout(FAREWELL, shared.places.acquire_many(all)).await;
         // Devices see the end of their connections while these are still redirected: nothing of them leaves in clear.
         carrying.shutdown().await;
+        shared.flows.lock().await.shutdown().await;
         drop(table);
         let drained = async {
             for dial in &dials {
@@ -160,6 +163,10 @@ impl Gateway {
             }
         };
         let _ = timeout(FAREWELL, drained).await;
+        // Each stack restores the network when its last holder is dropped, which takes its time.
+        for dial in &dials {
+            dial.end().await;
+        }
         ended
     }
 
@@ -172,6 +179,7 @@ impl Gateway {
             neighbours: Neighbours::new(self.lan.clone(), devices.clone()),
             devices,
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            flows: Mutex::default(),
         })
     }
 
@@ -224,7 +232,6 @@ async fn carry_all(door: Door, dial: Arc<LateDial>, shared: Arc<Shared>) -> io::
     let admission: Admission = Arc::new(move |from| devices.asks(from).map(|visit| Box::new(visit) as Place));
     let queries = serve_queries_of_devices((dns, dns6), dns_tcp, dial.clone(), (names.clone(), admission));
     let mut queries = pin!(queries);
-    let mut flows = JoinSet::new();
     let mut shortage = Shortage::default();
     loop {
         let next = async {
@@ -238,11 +245,13 @@ async fn carry_all(door: Door, dial: Arc<LateDial>, shared: Arc<Shared>) -> io::
         };
         let accepted = tokio::select! {
             failed = &mut queries => return failed.err().unwrap_or(io::ErrorKind::Other.into()),
-            Some(_) = flows.join_next() => continue,
             accepted = next => accepted,
         };
         match accepted {
             Ok((program, from, place)) => {
+                let mut flows = shared.flows.lock().await;
+                // Those that have ended.
+                while flows.try_join_next().is_some() {}
                 let (dial, shared, names) = (dial.clone(), shared.clone(), names.clone());
                 flows.spawn(async move {
                     let _place = place;

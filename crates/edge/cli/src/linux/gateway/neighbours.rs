@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, sleep_until};
 
 use crate::linux::up::exempt::ip;
 use crate::running::devices::{Devices, Mac};
@@ -37,12 +37,17 @@ impl Neighbours {
         if self.devices.knows(address) {
             return;
         }
+        let asked = Instant::now();
         let mut looked = self.looked.lock().await;
-        // Another task may have looked meanwhile.
-        if !self.devices.knows(address) && looked.is_none_or(|looked| looked.elapsed() >= PAUSE) {
-            *looked = Some(Instant::now());
-            self.look().await;
+        // Another task may have looked meanwhile: one look serves all that have waited for it.
+        if looked.is_some_and(|looked| looked >= asked) || self.devices.knows(address) {
+            return;
         }
+        if let Some(last) = *looked {
+            sleep_until(last + PAUSE).await;
+        }
+        *looked = Some(Instant::now());
+        self.look().await;
     }
 
     /// Looks now and then. Never returns.
