@@ -323,7 +323,9 @@ impl Silence {
     /// Looks at the counts; returns whether there is silence for two looks.
     fn is_silent(&mut self, stream: &Watched) -> bool {
         let Some(totals) = stream.status().and_then(|status| status.datagrams()) else { return false };
-        self.look(totals.sent + totals.sent_in_stream, totals.received)
+        // Those that the window holds back without reports of the peer are dropped.
+        let sent = totals.sent + totals.sent_in_stream + totals.dropped;
+        self.look(sent, totals.received)
     }
 
     fn look(&mut self, sent: u64, received: u64) -> bool {
