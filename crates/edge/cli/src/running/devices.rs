@@ -125,13 +125,13 @@ impl Devices {
     /// Counts a connection of the device with this address, unless it has as many as it may have.
     pub(crate) fn connects(&self, from: IpAddr) -> Option<Visit> {
         let (device, most) = self.kept().device(from);
-        device.connections.take(most.connections).then_some(Visit { device, is_question: false })
+        device.connections.take(most.connections).then(|| Visit { device, is_question: false })
     }
 
     /// Counts a question of DNS in the same way.
     pub(crate) fn asks(&self, from: IpAddr) -> Option<Visit> {
         let (device, most) = self.kept().device(from);
-        device.questions.take(most.questions).then_some(Visit { device, is_question: true })
+        device.questions.take(most.questions).then(|| Visit { device, is_question: true })
     }
 
     /// The devices: those with connections first, then by the bytes that they have sent and received.
