@@ -160,10 +160,8 @@ impl Connection {
         self.send.una = 1;
         self.opening.due = false;
         self.timers.stop(Timer::Retransmit);
-        match sample {
-            Some(rtt) if self.opening.attempts > 1 => self.send.rtt.sample_of_repeated_syn(now, rtt),
-            Some(rtt) => self.send.rtt.sample(now, rtt, 1),
-            None => {}
+        if let Some(rtt) = sample {
+            self.send.rtt.sample(now, rtt, 1);
         }
         self.send.rtt.handshake_done(!once);
         self.send.progress_at = now;

@@ -28,8 +28,6 @@ pub(crate) struct Rtt {
     variation: Duration,
     minimum: Option<(Duration, Instant)>,
     latest: Option<Duration>,
-    /// The only sample may include the loss of an answer: the next one replaces it.
-    is_doubtful: bool,
     backoff: u8,
     /// No timeout is longer.
     longest: Duration,
@@ -48,7 +46,6 @@ impl Rtt {
             variation: Duration::ZERO,
             minimum: None,
             latest: None,
-            is_doubtful: false,
             backoff: 0,
             longest: MAX_RTO,
             valid_from: Instant::ZERO,
@@ -68,8 +65,7 @@ impl Rtt {
         if now - rtt < self.valid_from {
             return;
         }
-        let is_doubtful = core::mem::take(&mut self.is_doubtful);
-        match self.smoothed.filter(|_| !is_doubtful) {
+        match self.smoothed {
             None => {
                 self.smoothed = Some(rtt);
                 self.variation = rtt / 2;
@@ -145,13 +141,6 @@ impl Rtt {
         (self.backoff, self.valid_from) = (0, now);
     }
 
-    /// Takes the sample of a handshake whose SYN was sent again. If the answer to the first one was lost, the peer may have repeated it with
-    /// the same echo: the sample then includes the time until the repetition.
-    pub(crate) fn sample_of_repeated_syn(&mut self, now: Instant, rtt: Duration) {
-        self.sample(now, rtt, 1);
-        self.is_doubtful = true;
-    }
-
     /// The handshake is over; whether its SYN had to be sent again.
     pub(crate) fn handshake_done(&mut self, retransmitted: bool) {
         self.backoff = 0;
@@ -169,19 +158,6 @@ mod tests {
 
     const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
-    }
-
-    #[test]
-    fn the_sample_of_a_repeated_syn_holds_until_data_is_acknowledged() {
-        let mut rtt = Rtt::new(ms(200), ms(1000));
-        let now = Instant::from_millis(5000);
-        // The answer to the first SYN was lost, and what the peer sent again echoes the first SYN.
-        rtt.sample_of_repeated_syn(now, ms(1046));
-        assert_eq!(rtt.smoothed(), Some(ms(1046)));
-        rtt.sample(now + ms(50), ms(46), 10);
-        assert_eq!((rtt.smoothed(), rtt.variation()), (Some(ms(46)), ms(23)));
-        rtt.sample(now + ms(60), ms(54), 1);
-        assert_eq!(rtt.smoothed(), Some(ms(47)), "the next one is one of many again");
     }
 
     //= rfc9293 3.8.1-01

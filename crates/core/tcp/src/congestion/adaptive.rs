@@ -35,10 +35,6 @@ const SPAN: Duration = Duration::from_secs(15);
 const SAMPLES: usize = 16;
 const SAMPLES_PER_ROUND: u32 = 8;
 
-/// A queue that overflows in slow start loses a good part of what is in flight, since the window still grows until the sender
-/// learns of it. Up to one part in this many is no such loss.
-pub(super) const EXTENT_DIVISOR: u64 = 16;
-
 /// Segments that left within this part of a round trip of a loss are compared with it.
 const BESIDE_DIVISOR: u32 = 4;
 
@@ -60,15 +56,6 @@ pub(super) enum Verdict {
     Bbr,
 }
 
-/// A loss that has ended the first slow start, and whose extent is not known yet.
-#[derive(Clone, Copy, Debug)]
-struct Search {
-    /// A full queue would lose more, in bytes counted from the start of the connection.
-    few: u64,
-    /// All that was in flight when the loss was seen is known after this many bytes are delivered.
-    known_beyond: Option<u64>,
-}
-
 /// Extremes of one span.
 #[derive(Clone, Copy, Debug)]
 struct Extremes {
@@ -88,10 +75,6 @@ pub(super) struct Choice {
     samples: ArrayVec<RoundTrip, SAMPLES>,
     /// When the first segment lost since the last verdict had left.
     lost_left: Option<Instant>,
-    /// The loss that has ended the first slow start, until it is known how much was lost.
-    search: Option<Search>,
-    /// The controller builds a queue on purpose: that queue says nothing of the path.
-    has_own_queue: bool,
     /// The next verdict is about segments that leave after this many bytes are delivered.
     judged_beyond: u64,
     score: u8,
@@ -111,8 +94,6 @@ impl Choice {
             span_began: Instant::ZERO,
             samples: ArrayVec::new(),
             lost_left: None,
-            search: None,
-            has_own_queue: false,
             judged_beyond: 0,
             score: 0,
             chance_at: Instant::ZERO,
@@ -139,15 +120,8 @@ impl Choice {
     }
 
     /// Notes the loss of a segment that had left at `left`.
-    pub(super) fn on_lost(&mut self, left: Instant, has_own_queue: bool) {
+    pub(super) fn on_lost(&mut self, left: Instant) {
         self.lost_left = Some(self.lost_left.map_or(left, |first| first.min(left)));
-        self.has_own_queue = has_own_queue;
-    }
-
-    /// Notes that the first loss has ended the first slow start. If it loses more than `few` bytes, counted from the start of the
-    /// connection, it is that of a full queue.
-    pub(super) fn on_search_ended(&mut self, few: u64) {
-        self.search = Some(Search { few, known_beyond: None });
     }
 
     pub(super) fn on_ack(&mut self, ack: &PathAck) -> Verdict {
@@ -157,7 +131,6 @@ impl Choice {
         {
             self.judge(ack, left);
         }
-        self.judge_extent(ack);
         self.verdict(ack.now)
     }
 
@@ -218,36 +191,12 @@ impl Choice {
         let variation = longest.saturating_sub(shortest) / 3 * VARIATION_THIRDS;
         let variation = variation.min(shortest / MOST_VARIATION_DIVISOR);
         let ripple = (shortest / RIPPLE_DIVISOR).min(MOST_RIPPLE);
-        let delay = took.saturating_sub(shortest);
-        if delay <= variation.max(ripple) {
-            self.search = None;
-            self.on_chance(ack.now);
+        if took.saturating_sub(shortest) <= variation.max(ripple) {
+            self.score = (self.score + CHANCE).min(MOST);
+            self.chance_at = ack.now;
         } else {
-            self.score = self.score.saturating_sub(u8::from(!self.has_own_queue));
-            self.search = self.search.filter(|_| delay <= shortest / MOST_VARIATION_DIVISOR);
+            self.score = self.score.saturating_sub(1);
         }
-    }
-
-    /// Judges the loss that has ended the first slow start by its extent, once that is known. At that time, hardly anything is known
-    /// of the variation of the delay.
-    fn judge_extent(&mut self, ack: &PathAck) {
-        let Some(search) = &mut self.search else { return };
-        let Search { few, known_beyond } = *search;
-        let beyond = known_beyond.unwrap_or(ack.sample.total.saturating_add(ack.in_flight));
-        search.known_beyond = Some(beyond);
-        if ack.sample.total < beyond {
-            return;
-        }
-        self.search = None;
-        if ack.lost <= few {
-            self.on_chance(ack.now);
-        }
-    }
-
-    /// A loss had no queue.
-    fn on_chance(&mut self, now: Instant) {
-        self.score = (self.score + CHANCE).min(MOST);
-        self.chance_at = now;
     }
 
     fn verdict(&mut self, now: Instant) -> Verdict {
@@ -278,12 +227,11 @@ mod tests {
         choice: Choice,
         now: Instant,
         total: u64,
-        lost: u64,
     }
 
     impl Acks {
         fn new() -> Self {
-            Self { choice: Choice::new(), now: Instant::from_millis(1000), total: 0, lost: 0 }
+            Self { choice: Choice::new(), now: Instant::from_millis(1000), total: 0 }
         }
 
         /// What the last of them brings.
@@ -298,7 +246,7 @@ mod tests {
                     now: self.now,
                     sample,
                     bytes: SEGMENT,
-                    lost: self.lost,
+                    lost: 0,
                     in_flight: 20 * SEGMENT,
                     round_trip: Some(Duration::from_millis(delay)),
                     smoothed: None,
@@ -310,7 +258,7 @@ mod tests {
 
         /// Something is lost that left so many milliseconds ago; an acknowledgment of what left `delay` before tells of it.
         fn loss(&mut self, ago: u64, delay: u64) -> Verdict {
-            self.choice.on_lost(self.now - Duration::from_millis(ago), false);
+            self.choice.on_lost(self.now - Duration::from_millis(ago));
             self.after([delay])
         }
     }
@@ -343,36 +291,6 @@ mod tests {
             verdicts.push(acks.loss(60, 60));
         }
         assert_eq!(verdicts, [Verdict::Stay, Verdict::Cubic]);
-    }
-
-    #[test]
-    fn a_small_loss_that_ends_slow_start_is_chance_though_the_delay_has_grown_by_itself() {
-        // What the loss costs in all is known once all that was in flight is.
-        let verdicts = |lost, delay| {
-            let mut acks = Acks::new();
-            acks.after([40; 20]);
-            acks.after(40..delay);
-            acks.choice.on_search_ended(3 * SEGMENT);
-            let first = acks.loss(delay, delay);
-            acks.lost = lost * SEGMENT;
-            let rest: Vec<_> = (0..30).map(|_| acks.after([delay])).collect();
-            (first, rest.contains(&Verdict::Bbr))
-        };
-        assert_eq!(verdicts(3, 55), (Verdict::Stay, true));
-        assert_eq!(verdicts(4, 55), (Verdict::Stay, false), "a queue that overflows loses more");
-        assert_eq!(verdicts(3, 80), (Verdict::Stay, false), "a path that varies so much is not assumed");
-    }
-
-    #[test]
-    fn losses_in_a_queue_that_bbr_builds_on_purpose_do_not_bring_cubic_back() {
-        let mut acks = Acks::new();
-        acks.after([20; 40]);
-        assert_eq!(acks.loss(20, 20), Verdict::Bbr);
-        for _ in 0..4 {
-            acks.after([60; 80]);
-            acks.choice.on_lost(acks.now - Duration::from_millis(60), true);
-            assert_eq!(acks.after([60]), Verdict::Stay);
-        }
     }
 
     #[test]

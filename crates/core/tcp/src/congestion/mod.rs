@@ -22,7 +22,7 @@ pub use algorithm::{Algorithm, Coupled};
 pub use coupled::{Coupling, Member};
 
 use crate::flight::Sent;
-use adaptive::{Choice, EXTENT_DIVISOR, Verdict};
+use adaptive::{Choice, Verdict};
 use bbr::{Bbr, PathAck};
 use coupled::{Lia, Olia};
 use cubic::Cubic;
@@ -228,10 +228,6 @@ impl Controller {
     /// Handles a range that was declared lost, before a recovery begins for it. `lost` are the bytes lost so far, including the range, and
     /// `delivered` those delivered.
     pub(crate) fn on_lost(&mut self, now: Instant, sent: &Sent, lost: u64, delivered: u64) {
-        let (is_search, has_own_queue) = match &self.kind {
-            Kind::Windowed(windowed) => (windowed.is_searching(), false),
-            Kind::Bbr(bbr) => (false, bbr.is_starting()),
-        };
         match &mut self.kind {
             Kind::Windowed(windowed) => {
                 windowed.on_lost(u32::try_from(sent.departure.in_flight()).unwrap_or(u32::MAX));
@@ -239,11 +235,7 @@ impl Controller {
             Kind::Bbr(bbr) => bbr.on_lost(now, sent, lost, delivered),
         }
         if let Some(choice) = &mut self.choice {
-            choice.on_lost(sent.at, has_own_queue);
-            if is_search {
-                let few = (sent.departure.in_flight() / EXTENT_DIVISOR).max(sent.size.into());
-                choice.on_search_ended(lost.saturating_sub(sent.len()) + few);
-            }
+            choice.on_lost(sent.at);
         }
     }
 

@@ -80,11 +80,6 @@ impl SlowStart {
         }
     }
 
-    /// Whether nothing has ended it.
-    pub(super) fn is_on(&self) -> bool {
-        self.phase != Phase::Over
-    }
-
     /// Whether delay has ended it.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Over && self.last_round_min.is_some()

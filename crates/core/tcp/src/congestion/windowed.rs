@@ -78,11 +78,6 @@ impl Windowed {
         self.state.threshold
     }
 
-    /// Whether nothing has ended the first slow start yet, and nothing was lost.
-    pub(super) fn is_searching(&self) -> bool {
-        self.flight_of_lost == 0 && self.slow_start.is_on()
-    }
-
     /// Returns the rate of sending in bytes per second for a round trip of `round_trip`. It is higher than the window allows, so that
     /// pacing spreads the bytes and does not limit them (the factors are those of Linux). `None` if there is nothing to spread: before the
     /// first sample, and if the round trip is no longer than a quantum. Also `None` for LIA and OLIA: at a full queue a paced flow loses

@@ -33,7 +33,7 @@ const LINES: [(&str, &str); 10] = [
     ("connect", "gw 1"),
     ("doctor", ""),
     ("forward", "-s gw -L 1:gw:1"),
-    ("gateway", "-s gw --lan lan0"),
+    ("gateway", "-s gw --lan-device lan0"),
     ("listen", "1"),
     ("proxy", "-s gw"),
     ("run", "-s gw -- true"),

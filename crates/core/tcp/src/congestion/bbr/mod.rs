@@ -172,11 +172,6 @@ impl Bbr {
         self.state == State::Startup
     }
 
-    /// Whether it builds a queue on purpose, or drains that.
-    pub(crate) fn is_starting(&self) -> bool {
-        matches!(self.state, State::Startup | State::Drain)
-    }
-
     /// Whether it sends less than possible on purpose.
     pub(crate) fn is_probing_round_trip(&self) -> bool {
         self.state == State::ProbeRtt
