@@ -43,7 +43,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 #[command(after_help = exit::EXPLANATION)]
 pub(crate) struct Forward {
-    /// Listen on PORT of this host, at ADDR (127.0.0.1), and connect each client to PORT of HOST behind the server (repeatable).
+    /// Let PORT here, at ADDR (127.0.0.1), lead to PORT of HOST behind the server (repeatable).
     /// With udp: in front, datagrams are forwarded: each source has a flow of its own, which ends when it is idle.
     /// The rules of the server must allow the destination. An ADDR that other hosts reach lets them use the forward: there is a warning.
     /// A path that begins with / is a socket in the file system, in place of [ADDR:]PORT here, or of HOST:PORT at the server. A path with
@@ -55,7 +55,7 @@ pub(crate) struct Forward {
         required_unless_present = "remotes"
     )]
     locals: Vec<Local>,
-    /// Let the server listen on PORT, at ADDR (127.0.0.1) there, and connect each client to PORT of HOST, as this host reaches it (repeatable).
+    /// Let PORT of the server, at ADDR (127.0.0.1) there, lead to PORT of HOST here (repeatable).
     /// A rule of the server must allow it: serve --allow remote=PORT. The server listens as long as this client is connected.
     #[arg(short = 'R', long = "remote", value_name = "[ADDR:]PORT:HOST:PORT")]
     remotes: Vec<Remote>,

@@ -82,7 +82,7 @@ pub(crate) struct Serve {
     /// A destination that clients may connect to: HOST:PORT. HOST is an address, a network (10.0.0.0/8), a name, *.NAME or *; PORT is a
     /// number, a range or *. Or unix:/PATH: a socket in the file system of this host (repeatable). udp:HOST:PORT allows UDP, which no other rule
     /// does, except *:*. remote=[ADDR:]PORT lets clients listen on ports of this host (forward -R), at loopback addresses without ADDR.
-    #[arg(long, value_name = "RULE", conflicts_with = "forward")]
+    #[arg(long, value_name = "RULE", requires = "proxy", conflicts_with = "forward")]
     allow: Vec<Rule>,
     /// Accept every client. Without it only the clients in authorized_clients are accepted (plait key authorize). That file is read again
     /// when it has changed; without the file no client is accepted.
