@@ -325,11 +325,12 @@ impl Silence {
         let Some(totals) = stream.status().and_then(|status| status.datagrams()) else { return false };
         // Those that the window holds back without reports of the peer are dropped.
         let sent = totals.sent + totals.sent_in_stream + totals.dropped;
-        self.look(sent, totals.received)
+        // Without a subflow nothing leaves: a server that was started again refuses all joins.
+        self.look(sent, totals.received, totals.subflows.is_empty())
     }
 
-    fn look(&mut self, sent: u64, received: u64) -> bool {
-        let has_sent = sent > self.sent;
+    fn look(&mut self, sent: u64, received: u64, is_cut_off: bool) -> bool {
+        let has_sent = sent > self.sent || is_cut_off;
         let has_received = received > self.received;
         (self.sent, self.received) = (sent, received);
         self.looks = match (has_sent, has_received) {
@@ -373,7 +374,9 @@ mod tests {
     fn the_server_is_asked_for_a_sign_after_two_looks_at_which_only_we_have_spoken() {
         let mut silence = Silence::default();
         let looks = [(0, 0), (1, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 1)];
-        let asked = looks.map(|(sent, received)| silence.look(sent, received));
+        let asked = looks.map(|(sent, received)| silence.look(sent, received, false));
         assert_eq!(asked, [false, false, false, true, false, false, false, true]);
+        let cut_off = [silence.look(6, 1, true), silence.look(6, 1, true)];
+        assert_eq!(cut_off, [false, true], "nothing can leave");
     }
 }
