@@ -43,7 +43,7 @@ pub enum Step {
     Answer(Vec<u8>),
     /// It asks for this destination; answer with [`reply`].
     Connect(Destination),
-    /// It asks for an association, to send datagrams from this port, or from a port that is not known yet: 0. Answer with [`succeeded`].
+    /// It asks for an association, to send datagrams from this port, or from a port that is not known yet: 0. Answer with `succeeded`.
     Associate(u16),
     /// Send this and close.
     Refuse(Vec<u8>),

@@ -461,12 +461,17 @@ fn sweep(snapshot: &Snapshot, ours: Option<u8>, journal: &Journal) -> Result<(),
 
 /// Restores all settings, and removes the guard once nothing forwards any more.
 fn end_forwarding(journal: &Journal) {
-    if !journal.restore() {
-        warn!("kernel settings were not restored: the devices that plait has closed stay closed");
+    let kept = if !journal.restore() {
+        Some("kernel settings were not restored: the devices that plait has closed stay closed")
     } else if guard::is_needed(journal) {
-        warn!(
-            "a service that was killed has made devices forward: they stay closed until it has started and ended"
-        );
+        Some(
+            "a service that was killed has made devices forward: they stay closed until it has started and ended",
+        )
+    } else {
+        None
+    };
+    if let Some(why) = kept {
+        warn!("{why}");
     } else {
         guard::remove();
     }
