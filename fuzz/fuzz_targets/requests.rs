@@ -4,6 +4,7 @@
 #![no_main]
 #![allow(
     dead_code,
+    unused_imports,
     unfulfilled_lint_expectations,
     reason = "only what parses is called, and nothing is public here"
 )]

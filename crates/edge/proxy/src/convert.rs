@@ -13,6 +13,8 @@
 //! when a refusal can no longer come. That answer contains the [`Instance`] of the server (TLV type 0x7E, unassigned too): a restarted
 //! server has another one.
 
+// With its path, because a fuzz target compiles this file in from elsewhere.
+#[path = "convert/place.rs"]
 mod place;
 
 use std::fmt;
@@ -69,6 +71,20 @@ pub enum Destination {
     Datagrams,
     /// No connection: asks whether the server is there and accepts the client.
     Nowhere,
+}
+
+/// The port of a destination.
+pub(crate) fn port_of(to: &Destination) -> Option<u16> {
+    match to {
+        Destination::Address(at) | Destination::Named(at, _) => Some(at.port()),
+        Destination::Name(_, port) => Some(*port),
+        Destination::Socket(_)
+        | Destination::Service(_)
+        | Destination::Remote(_)
+        | Destination::Resolver
+        | Destination::Nowhere
+        | Destination::Datagrams => None,
+    }
 }
 
 impl fmt::Display for Destination {

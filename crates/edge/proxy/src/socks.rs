@@ -7,8 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use subtle::ConstantTimeEq;
 
-use crate::convert::{Destination, ErrorCode};
-use crate::flows::port_of;
+use crate::convert::{Destination, ErrorCode, port_of};
 
 const VERSION: u8 = 5;
 const CONNECT: u8 = 1;

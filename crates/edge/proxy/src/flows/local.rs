@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::carried::{Idle, TOGETHER, take_from};
-use super::port_of;
 use crate::convert::Destination;
+use crate::convert::port_of;
 use crate::request::RequestError;
 
 /// Most datagrams of a source that wait for its flow.

@@ -97,20 +97,6 @@ pub(crate) fn parse_destination(bytes: &[u8]) -> Result<(Destination, PathChoice
     }
 }
 
-/// The port of a destination.
-pub(crate) fn port_of(to: &Destination) -> Option<u16> {
-    match to {
-        Destination::Address(at) | Destination::Named(at, _) => Some(at.port()),
-        Destination::Name(_, port) => Some(*port),
-        Destination::Socket(_)
-        | Destination::Service(_)
-        | Destination::Remote(_)
-        | Destination::Resolver
-        | Destination::Nowhere
-        | Destination::Datagrams => None,
-    }
-}
-
 /// The reason for which the server has ended a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowEnd {
