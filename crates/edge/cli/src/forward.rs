@@ -19,8 +19,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub(crate) use self::local::destination_of;
+#[cfg(target_os = "linux")]
+pub(crate) use self::local::socket_of;
 use self::local::{At, Local};
-pub(crate) use self::local::{destination_of, socket_of};
 use self::remote::Remote;
 use crate::datagrams::{self, DatagramOptions, FlowDial};
 use crate::dial::Towards;

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use nix::libc::mode_t;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::geteuid;
 use tokio::net::UnixListener;
@@ -67,7 +68,8 @@ impl Drop for LocalSocket {
 /// The file has its mode from the start: another user must not connect before it is set.
 fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     // This is the time of the start: no other thread makes files that others should see.
-    let before = umask(Mode::from_bits_truncate(!mode & 0o777));
+    // The type of these bits differs between systems; nine of them fit in each.
+    let before = umask(Mode::from_bits_truncate((!mode & 0o777) as mode_t));
     let bound = UnixListener::bind(path);
     umask(before);
     bound

@@ -28,6 +28,7 @@ pub(super) enum At {
 }
 
 /// The socket that a value of `-L` makes here, if it does.
+#[cfg(target_os = "linux")]
 pub(crate) fn socket_of(text: &str) -> Option<PathBuf> {
     match text.parse::<Local>().ok()?.at {
         At::Port(_) | At::Datagrams(_) => None,

@@ -12,6 +12,7 @@ use tokio::net::UdpSocket;
 pub(super) struct Datagrams {
     socket: UdpSocket,
     /// Whether queries come to different addresses of it.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it takes IP_PKTINFO"))]
     is_wildcard: bool,
 }
 
