@@ -8,16 +8,17 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use plait_lab::{End, Program};
+use plait_lab::Program;
 use serde_json::Value;
-use support::{PLAIT, TIMEOUT, until};
+use support::here::{key, plait, public, start};
+use support::{TIMEOUT, until};
 use tempfile::TempDir;
 
 /// A server, and a service that repeats what it gets.
@@ -41,28 +42,6 @@ impl Drop for Upgraded {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.0), Signal::SIGTERM);
     }
-}
-
-fn plait(directory: &Path, keys: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(PLAIT);
-    command.args(words).current_dir(directory).env("PLAIT_KEYS", directory.join(keys));
-    command.env_remove("RUST_LOG").env_remove("SUDO_UID").stdin(Stdio::null());
-    command
-}
-
-fn key(directory: &Path, keys: &str, words: &[&str]) -> String {
-    let output = plait(directory, keys, &[&["key"], words].concat()).output().expect("started");
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
-}
-
-/// The public key of a client, which is made.
-fn public(directory: &Path, keys: &str) -> String {
-    key(directory, keys, &["gen"]).lines().nth(1).expect("its second line").to_owned()
-}
-
-fn start(directory: &Path, name: &str, command: Command) -> Program {
-    Program::start_here(directory, name, command, End::Given(Stdio::null()), End::Own).expect("started")
 }
 
 impl Scene {

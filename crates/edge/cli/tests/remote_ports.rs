@@ -6,14 +6,14 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use plait_lab::{End, Program};
-use support::{PLAIT, TIMEOUT, until};
+use plait_lab::Program;
+use support::here::{key, plait, public, start};
+use support::{TIMEOUT, until};
 use tempfile::TempDir;
 
 /// A server that lets clients listen on one port, and the port.
@@ -22,23 +22,6 @@ struct Scene {
     serve: Program,
     url: String,
     port: u16,
-}
-
-fn plait(directory: &Path, keys: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(PLAIT);
-    command.args(words).current_dir(directory).env("PLAIT_KEYS", directory.join(keys));
-    command.env_remove("RUST_LOG").env_remove("SUDO_UID").stdin(Stdio::null());
-    command
-}
-
-fn start(directory: &Path, name: &str, command: Command) -> Program {
-    Program::start_here(directory, name, command, End::Given(Stdio::null()), End::Own).expect("started")
-}
-
-fn key(directory: &Path, keys: &str, words: &[&str]) -> String {
-    let output = plait(directory, keys, &[&["key"], words].concat()).output().expect("started");
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
 }
 
 impl Scene {
@@ -50,8 +33,8 @@ impl Scene {
         for (keys, rule) in
             [("client", None), ("second", None), ("other", Some(format!("remote={}", port ^ 1)))]
         {
-            let made = key(directory.path(), keys, &["gen"]);
-            let words: Vec<_> = made.lines().nth(1).expect("its second line").split(' ').take(2).collect();
+            let made = public(directory.path(), keys);
+            let words: Vec<_> = made.split(' ').take(2).collect();
             let rule = rule.iter().flat_map(|rule| ["--allow", rule]).collect::<Vec<_>>();
             key(directory.path(), "server", &[&["authorize"], &rule[..], &words, &[keys]].concat());
         }

@@ -15,8 +15,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use nix::sys::signal::Signal;
-use plait_lab::{End, Program};
-use support::{PLAIT, TIMEOUT, until};
+use plait_lab::Program;
+use support::here::{key, plait, public, start};
+use support::{TIMEOUT, until};
 use tempfile::TempDir;
 
 /// A server on this machine.
@@ -26,28 +27,12 @@ struct Scene {
     url: String,
 }
 
-fn plait(directory: &Path, keys: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(PLAIT);
-    command.args(words).current_dir(directory).env("PLAIT_KEYS", directory.join(keys));
-    command.env_remove("RUST_LOG").env_remove("SUDO_UID").stdin(Stdio::null());
-    command
-}
-
-fn start(directory: &Path, name: &str, command: Command) -> Program {
-    Program::start_here(directory, name, command, End::Given(Stdio::null()), End::Own).expect("started")
-}
-
 /// Makes a key for a client, and allows it with these rules under the name of the key.
 fn authorize(directory: &Path, keys: &str, allow: &str) {
-    let key = |keys: &str, words: &[&str]| {
-        let output = plait(directory, keys, &[&["key"], words].concat()).output().expect("started");
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let made = key(keys, &["gen"]);
-    let words: Vec<_> = made.lines().nth(1).expect("its second line").split(' ').take(2).collect();
+    let made = public(directory, keys);
+    let words: Vec<_> = made.split(' ').take(2).collect();
     let rules = allow.split(',').flat_map(|rule| ["--allow", rule]);
-    key("server", &[&["authorize"], &rules.collect::<Vec<_>>()[..], &words, &[keys]].concat());
+    key(directory, "server", &[&["authorize"], &rules.collect::<Vec<_>>()[..], &words, &[keys]].concat());
 }
 
 impl Scene {

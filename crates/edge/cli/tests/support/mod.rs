@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub(crate) mod certificates;
+pub(crate) mod here;
 pub(crate) mod routed;
 pub(crate) mod static_program;
 pub(crate) mod stream;

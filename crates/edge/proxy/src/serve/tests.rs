@@ -148,8 +148,8 @@ async fn a_rule_by_name_allows_an_address_only_if_the_nameserver_of_the_server_s
 
 #[tokio::test]
 async fn a_client_that_asks_for_no_destination_learns_that_it_is_accepted() {
-    let nobody = Service::Forward("127.0.0.1:1".parse().expect("a service"));
-    for service in [proxy(&["10.0.0.0/8:443".into()]), nobody] {
+    let to_one = Service::Forward("127.0.0.1:1".parse().expect("a service"));
+    for service in [proxy(&["10.0.0.0/8:443".into()]), to_one] {
         assert_eq!(ask_for(service, None, Destination::Nowhere).await.expect("welcome"), b"");
     }
 }

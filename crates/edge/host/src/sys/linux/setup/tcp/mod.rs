@@ -461,20 +461,15 @@ fn sweep(snapshot: &Snapshot, ours: Option<u8>, journal: &Journal) -> Result<(),
 
 /// Restores all settings, and removes the guard once nothing forwards any more.
 fn end_forwarding(journal: &Journal) {
-    let kept = if !journal.restore() {
-        Some("kernel settings were not restored: the devices that plait has closed stay closed")
-    } else if guard::is_needed(journal) {
-        Some(
-            "a service that was killed has made devices forward: they stay closed until it has started and ended",
-        )
-    } else {
-        None
-    };
-    if let Some(why) = kept {
-        warn!("{why}");
-    } else {
-        guard::remove();
+    if !journal.restore() {
+        return warn!("kernel settings were not restored: the devices that plait has closed stay closed");
     }
+    if guard::is_needed(journal) {
+        return warn!(
+            "devices that a killed service has made forward stay closed until it has started and ended"
+        );
+    }
+    guard::remove();
 }
 
 /// The number of a TUN device of ours.
