@@ -32,6 +32,20 @@ pub trait Abort {
     }
 }
 
+impl<S: Abort + ?Sized> Abort for &mut S {
+    fn abort(&mut self) {
+        (**self).abort();
+    }
+
+    fn acknowledged(&self) -> u64 {
+        (**self).acknowledged()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        (**self).check()
+    }
+}
+
 impl Abort for TcpStream {
     fn abort(&mut self) {
         // A socket that is already gone has no linger time to set.

@@ -19,6 +19,7 @@ mod listen;
 mod machine;
 mod manual;
 pub(crate) mod memory;
+mod metered;
 mod metrics;
 mod monitor;
 mod network;

@@ -3,7 +3,6 @@
 mod accepting;
 mod bound;
 mod flows;
-mod metered;
 mod one;
 mod remote;
 

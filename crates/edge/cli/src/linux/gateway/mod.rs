@@ -4,7 +4,6 @@
 //! take what is redirected: one door for all paths, and one for each other set of paths that a device has. A door besides the first has a stack of
 //! its own, because a connection uses all paths of its stack. The rules are there before anything else is, and are removed last.
 
-mod counted;
 mod device_rule;
 mod doors;
 mod neighbours;
@@ -33,7 +32,6 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::{JoinSet, spawn};
 use tokio::time::timeout;
 
-use self::counted::Counted;
 use self::device_rule::{Decided, DeviceRule, decide};
 use self::doors::Door;
 use self::neighbours::Neighbours;
@@ -42,6 +40,7 @@ use crate::dial::Towards;
 use crate::exit;
 use crate::late_dial::{self, LateDial, Reaching, TowardsLater, may_be_the_network};
 use crate::linux::limits;
+use crate::linux::metered::Metered;
 use crate::linux::prerequisite::{self, Check};
 use crate::linux::service::Service;
 use crate::linux::up::exempt::device;
@@ -284,7 +283,7 @@ async fn carry(
         bail!("its device has as many as it may have");
     };
     socket::prepare(&program);
-    let mut program = Counted { stream: program, visit };
+    let mut program = Metered::new(program, visit);
     match client::forward(dial, &mut program, names.destination(to)).await {
         Ok((sent, received)) => tracing::debug!(%to, sent, received, "a connection has ended"),
         Err(ForwardError::Program(error)) => tracing::debug!(%to, %error, "a device has ended a connection"),

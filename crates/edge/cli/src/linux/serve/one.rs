@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use super::bound::Bound;
 use super::flows::FlowGuest;
-use super::metered::Metered;
 use super::remote;
 use crate::linux::access::{self, Access};
+use crate::linux::metered::Metered;
 use crate::running::{End, Listed, Open, Tally};
 use crate::server_identity::shown_by;
 
@@ -105,7 +105,7 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
     let wait = || waiting.wait(shared.door.most());
     let tally = guest.map(|guest| Arc::clone(&guest.tally));
     let datagrams = stream.datagrams();
-    let mut metered = Metered::new(stream, tally.clone());
+    let mut metered = Metered::new(&mut *stream, tally.clone());
     let service = shared.service();
     let request = without_flows(&datagrams, asked(&mut metered, &service, instance, wait)).await;
     drop(service);
@@ -149,7 +149,7 @@ async fn serve_noted(shared: &Arc<Shared>, stream: &mut Stream, notes: Notes<'_>
     let (waiting, owner) = (listens.then(|| shared.waiting.client(stream)), shared.door.key_of(stream));
     let most = client.as_ref().and_then(|client| client.connections).map(NonZeroU32::get);
     let flow_guest = FlowGuest::of(shared, stream, (&request, tally.clone()));
-    let mut metered = Metered::new(stream, tally);
+    let mut metered = Metered::new(&mut *stream, tally);
     let outcome = match request {
         Err(error) => Err(error),
         Ok(asked) => match guest.map(|guest| guest.tally.serves(most)) {
